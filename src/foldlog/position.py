@@ -65,6 +65,12 @@ class LogPosition(msgspec.Struct, frozen=True):
 
     shards: tuple[Reach, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.shards, tuple) or not all(
+            isinstance(each, Reach) for each in self.shards
+        ):
+            raise UnknownMoment(repr(self.shards), "LogPosition.parse() reads a text as @1234")
+
     @classmethod
     def parse(cls, text: str) -> LogPosition:
         """Return the position that `str` made a text of.

@@ -198,7 +198,7 @@ async def test_a_store_that_is_cleared_has_no_agents(store: foldlog.Store) -> No
     async with store.agents.turn("shop/1") as ctx:
         ctx.update("cart", Cart(total=1))
         token = ctx.share("cart")
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert await store.agents.scopes() == []
     assert await store.agents.get_agent_state("shop/1", "cart", Cart) is None
     with pytest.raises(ShareRefused):

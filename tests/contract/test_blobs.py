@@ -308,7 +308,7 @@ async def test_what_is_saved_while_all_is_cleared_has_its_bytes_or_is_removed(
             await bury(*args)
 
     monkeypatch.setattr(removal, "bury_unread", burying)
-    await films.clear()
+    await films.clear(films.log.namespace.name)
     monkeypatch.undo()
     held = [each.film for each in await films.view(key, consistency="strong")]
     assert held == ([name] if moment == "behind them" else [])
@@ -325,7 +325,7 @@ async def test_a_sweep_and_a_clearing_of_all_pass_over_what_is_damaged(
     await damage(films, films._core.subject(FILMS, "session"), whole=whole)
     assert await films.sweep_blobs(older_than=0) == 1
     assert len(await blob_names(films)) == 1
-    await films.clear()
+    await films.clear(films.log.namespace.name)
     assert await blob_names(films) == set()
     assert await films.view(FILMS("session"), consistency="strong") == []
 

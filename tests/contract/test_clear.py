@@ -259,7 +259,7 @@ async def test_clear_removes_everything(store: foldlog.Store, reopen: OpenStore)
     await store.save_planner_state("token", {"n": 1})
     await store.save_remote_binding(binding(router_session_id="router", remote_skill="s"))
     assert await contents(other, "one")
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     for reader in (store, other, await reopen()):
         assert await reader.sessions() == []
         assert await contents(reader, "one") == {}
@@ -293,7 +293,7 @@ async def test_clear_asks_once_a_shard_however_much_there_is(
 
     await asyncio.gather(*(store.save_update(update("secret", f"{n}")) for n in range(50)))
     monkeypatch.setattr(store._core.log, "purge", counted)
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert asked == [0, 1]
     for subject in await store._core.log.subjects():
         async for records in store._core.log.read(subject):
@@ -316,12 +316,12 @@ async def test_what_is_saved_while_everything_is_cleared_is_there_for_all_or_for
         return found
 
     monkeypatch.setattr(store._core.log, "subjects", meanwhile)
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     monkeypatch.undo()
     for reader in (store, other, await reopen()):
         # Cleared with the rest, and saved after it: what is acked never goes without a trace.
         assert await reader.list_updates("known", consistency="strong") == []
         assert await reader.list_updates("new", consistency="strong") == [update("late", "new")]
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     for reader in (store, other, await reopen()):
         assert await reader.list_updates("new", consistency="strong") == []

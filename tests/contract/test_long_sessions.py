@@ -89,7 +89,7 @@ async def test_a_cleared_session_has_what_was_saved_since(reopen: OpenStore) -> 
 async def test_clearing_everything_takes_the_snapshots_along(reopen: OpenStore) -> None:
     await saved(reopen)
     store = await reopen()
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert not await covered(store)
     await store.save_update(update(3))
     assert numbers(await (await reopen()).list_updates("s")) == [3]

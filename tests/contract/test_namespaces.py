@@ -48,7 +48,7 @@ async def test_a_tenant_clears_only_its_own(tenants: list[foldlog.Store]) -> Non
     for store in (mine, theirs):
         await store.save_task(task())
         await store.artifact_store.put_bytes(b"x", scope=ArtifactScope(session_id="session"))
-    await theirs.clear()
+    await theirs.clear(theirs.log.namespace.name)
     assert await theirs.sessions() == []
     assert await mine.list_tasks("session") == [task()]
     assert len(await mine.artifact_store.list()) == 1

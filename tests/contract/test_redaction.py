@@ -191,7 +191,7 @@ async def test_everything_else_works_as_without(reopen: OpenStore) -> None:
         await store.save_update(update("u", content=SECRET))
     await asyncio.gather(*(store.save_update(update(str(n))) for n in range(9)))
     await store.clear_session("session")
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert await store.sessions() == []
 
 

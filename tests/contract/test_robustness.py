@@ -186,7 +186,7 @@ async def test_clear_forgets_what_clear_session_remembered(
     await store.save_update(update("u"))
     await store.list_updates("session")
     await store.clear_session("session")
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     await other.save_update(update("u"))
     for reader in (store, other, await reopen()):
         assert await reader.list_updates("session", consistency="strong") == [update("u")]
@@ -380,7 +380,7 @@ CLOSED: dict[str, Call] = {
     "watch_updates": lambda s: anext(aiter(s.watch_updates("session"))),
     "atomic": in_atomic,
     "clear_session": lambda s: s.clear_session("session"),
-    "clear": lambda s: s.clear(),
+    "clear": lambda s: s.clear(s.log.namespace.name),
     "sessions": lambda s: s.sessions(),
     "health": lambda s: s.health(),
     "rebuild": lambda s: s.rebuild(),

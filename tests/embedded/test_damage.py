@@ -126,5 +126,5 @@ async def test_what_was_cleared_is_not_missed(tmp_path: Path) -> None:
     assert read[SESSIONS[0]] == []
     assert read[SESSIONS[1]] == [*[f"{n}" for n in range(EACH)], "new"]
     async with foldlog.connect(path=tmp_path) as store:
-        await store.clear()
+        await store.clear(store.log.namespace.name)
     assert set(map(str, (await found(tmp_path)).values())) == {"[]"}

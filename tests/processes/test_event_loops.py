@@ -39,7 +39,7 @@ CALLS: dict[str, Callable[[foldlog.Store], Awaitable[Any]]] = {
     "health": lambda store: store.health(),
     "sessions": lambda store: store.sessions(),
     "rebuild": lambda store: store.rebuild(),
-    "clear": lambda store: store.clear(),
+    "clear": lambda store: store.clear(store.log.namespace.name),
     "clear a session": lambda store: store.clear_session("session"),
     "close": lambda store: store.close(),
 }

@@ -273,7 +273,7 @@ async def test_clearing_the_namespace_removes_states_artifacts_and_bytes(
     await referring(store, "s", "a")
     async with store.recovery.execution("run"):
         pass
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     for reader in (store, await reopen()):
         assert await reader.recovery.list_states() == []
         assert await reader.recovery.load_state("run") is None

@@ -69,7 +69,7 @@ async def test_a_session_that_is_cleared_takes_its_scope_along(
 
 async def test_a_store_that_is_cleared_has_no_transient_values(store: foldlog.Store) -> None:
     await store.scoped.write(ONE, "a", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert await store.scoped.read(ONE, "a", StoreOptions()) is None
 
 
@@ -92,7 +92,7 @@ async def test_a_search_index_forgets_what_is_cleared(tmp_path: Path, how: str) 
         if how == "clear":
             await store.scoped.clear(ONE)
         elif how == "clear all":
-            await store.clear()
+            await store.clear(store.log.namespace.name)
         else:
             await getattr(store, how)("s1")
         assert holding(tmp_path / "data" / "search") == []

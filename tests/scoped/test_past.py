@@ -208,7 +208,7 @@ async def test_a_scope_that_is_cleared_leaves_nothing(store: foldlog.Store) -> N
 
 async def test_a_store_that_is_cleared_has_no_scopes(store: foldlog.Store) -> None:
     await store.scoped.write_many(ONE, {"a": 1, "b": "x" * 300_000})
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert await store.scoped.list(ONE) == []
     assert await store.scoped.read(ONE, "a") is None
     if hasattr(store._core.log, "blobs"):

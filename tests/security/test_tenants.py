@@ -111,7 +111,7 @@ async def test_nothing_of_the_other_is_cleared_or_erased(
     for id in IDS[:16]:
         await theirs.clear_session(id)
         assert (await theirs.erase_session(id)).removed == {}
-    await theirs.clear()
+    await theirs.clear(theirs.log.namespace.name)
     for id in IDS[:12]:
         assert len(await found(mine, id)) == len(READS)
 
@@ -254,7 +254,7 @@ async def test_namespaces_of_one_account_keep_apart_whatever_their_name(
             await store.save_memory_state("key", {"of": name})
         for name, store in zip(names, opened, strict=True):
             assert await store.load_memory_state("key") == {"of": name}
-        await opened[3].clear()
+        await opened[3].clear(opened[3].log.namespace.name)
         assert await opened[0].load_memory_state("key") == {"of": "a"}
     finally:
         for store in opened:

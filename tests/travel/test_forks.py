@@ -454,7 +454,7 @@ async def test_erasing_a_fork_counts_and_removes_its_own(store: foldlog.Store) -
 async def test_clearing_everything_clears_forks(store: foldlog.Store) -> None:
     await updated(store, "session", "u1")
     await store.fork("session", to="fork")
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     assert await store.sessions() == []
     assert (await ids(store, "session"), await ids(store, "fork")) == ([], [])
     await updated(store, "session", "u1")

@@ -183,7 +183,7 @@ async def test_what_waits_comes_before_what_is_decided_on_the_log(tmp_path: Path
         process.log.state = "away"
         await store.save_memory_state("key", {"n": 1})
         process.log.state = "up"
-        await store.clear()
+        await store.clear(store.log.namespace.name)
         assert await store.load_memory_state("key") is None
         assert process.counts[0] == 0
 

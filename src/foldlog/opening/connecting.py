@@ -46,6 +46,11 @@ _START_TIMEOUT: Final = 60.0
 class Connecting(Opening[Store]):
     """A store that is being connected, made by `foldlog.connect`: `await` it, or enter it."""
 
+    how = (
+        "foldlog.connect() opens a store with `store = await foldlog.connect()` or `async with "
+        "foldlog.connect() as store:`, and without an event loop foldlog.blocking.connect() does"
+    )
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(lambda: _open(settings))
         self._settings = settings

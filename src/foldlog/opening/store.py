@@ -6,9 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 from urllib.parse import quote
 
+from foldlog.errors import Misuse
 from foldlog.kind import Key
 from foldlog.log.moments import resolve
 from foldlog.log.past import PastLog
@@ -366,9 +367,22 @@ C = TypeVar("C", bound=Closing)
 class Opening(Generic[C]):
     """Something that is being opened: `await` it, or enter it with `async with`."""
 
+    how: ClassVar[str] = "a session is opened with `await store.session(...)` or `async with`"
+    """What its user did not do, where they use it at once."""
+
     def __init__(self, open_: Callable[[], Coroutine[Any, Any, C]]) -> None:
         self._open = open_
         self._opened: C | None = None
+
+    if not TYPE_CHECKING:  # tools tell of it before it runs
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{self.how}; before that it has no {name!r:.80}")
+
+        def __enter__(self) -> NoReturn:
+            raise Misuse(f"{self.how}; `with` is for foldlog.blocking.connect()")
+
+        def __exit__(self, *raised: object) -> None: ...
 
     def __await__(self) -> Generator[Any, None, C]:
         return self._open().__await__()

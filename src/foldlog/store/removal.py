@@ -11,7 +11,13 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any, TypeVar
 
 from foldlog.envelope import CLEARED, draft
-from foldlog.errors import ConfigurationError, LogCorrupt, PayloadError, SessionHasForks
+from foldlog.errors import (
+    ConfigurationError,
+    LogCorrupt,
+    Misuse,
+    PayloadError,
+    SessionHasForks,
+)
 from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
 from foldlog.store.blobs import LargeValues, loose_blobs
@@ -212,17 +218,24 @@ class Removal(LargeValues):
         return generation, list(done), held
 
     @operation(nothing, writes=True)
-    async def clear(self) -> None:
+    async def clear(self, namespace: str) -> None:
         """Remove everything in the namespace. It is for tests and fresh starts.
 
         Unlike `clear_session` it does not remember what there was. What is saved meanwhile may
         stay.
 
+        Args:
+            namespace: the store's namespace, by its name.
+
         Raises:
+            Misuse: the store is of another namespace. Nothing was removed.
             ConfigurationError: the server denies deletes, or a spool file cannot be written.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
+        own = self._core.log.namespace.name
+        if namespace != own:
+            raise Misuse(f"this store is of namespace {own!r:.80}, not {namespace!r:.80}")
         await self._core.settle()
         log = self._core.forked_log
         # Up to here every record belongs to a subject that is listed next. One whose first record

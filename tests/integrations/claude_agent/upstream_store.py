@@ -48,7 +48,7 @@ class InMemorySessionStore(FoldlogSessionStore):
 
     def clear(self) -> None:
         """Remove everything."""
-        self.thread.call(lambda store: store.clear())
+        self.thread.call(lambda store: store.clear(store.log.namespace.name))
 
 
 def pytest_configure() -> None:

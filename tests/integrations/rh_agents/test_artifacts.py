@@ -276,7 +276,7 @@ async def test_clearing_the_namespace_removes_states_artifacts_and_bytes(
     await referring(store, "s", "a")
     async with StateBackend(store).execution("run"):
         pass
-    await store.clear()
+    await store.clear(store.log.namespace.name)
     for reader in (store, await reopen()):
         assert await StateBackend(reader).list_states() == []
         assert await StateBackend(reader).load_state("run") is None

@@ -67,7 +67,7 @@ class Round:
                 else:
                     if item.step not in self.done():
                         for worker in self.frozen:  # it may be about to do it
-                            await worker.kill()
+                            await ended(worker)
                     if item.step in self.done():
                         await self.store.confirm(item.id)
                     else:
@@ -112,6 +112,13 @@ class Round:
                     os.kill(worker.process.pid, signal.SIGCONT)
                 await worker.hear_rest()
                 return other
+
+
+async def ended(worker: Worker) -> None:
+    """Kill a worker that somebody else listens to, and return when it is gone."""
+    worker.process.kill()
+    while worker.process.returncode is None:  # noqa: ASYNC110 - one may wait for it, who listens
+        await asyncio.sleep(0)
 
 
 async def storm(store: foldlog.Store, path: Path, effects: Path, seed: int) -> None:

@@ -277,7 +277,7 @@ class PenguiFlowStateStore:
     @at_once
     def clear(self) -> Call[None]:
         """Remove everything in the namespace before returning; may be awaited."""
-        return lambda store: store.clear()
+        return lambda store: store.clear(store.log.namespace.name)
 
     @property
     def degraded(self) -> Counter[str]:
