@@ -409,7 +409,7 @@ async def test_an_append_whose_outcome_is_unknown_unsettles_every_view_of_its_su
         name, version, latest_only, family = "own", 1, False, "updates"
         keep = restore = None
         early_snapshots = forgets_ids = False
-        replaces = digest = remains = None
+        replaces = digest = digest_of = remains = None
 
         def initial(self) -> int:
             return 0

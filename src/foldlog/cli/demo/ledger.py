@@ -6,8 +6,8 @@ import asyncio
 from collections import defaultdict
 from typing import Any
 
+from foldlog import Message
 from foldlog.opening import Store
-from foldlog_projections.messages import Message
 
 
 class Ledger:
