@@ -70,6 +70,7 @@ PAYLOADS: dict[str, Any] = {
         "task": "t",
         "writes": [[n % 3 - 1, "a", "msgpack", b"w"]],
     },
+    "runs": lambda n: {"step": f"s{n % 7}", "error": f"{n}", "seconds": 0.0},
     "session": lambda n: {"event_id": f"e{n % 9}", "worker": f"w{n}"},
     "agentlist": lambda n: {"scope": f"a/{n % 5}"},
     "agentstates": lambda n: {"changes": [{"key": f"k{n % 3}", "delta": [0, {"n": n}]}]},
@@ -86,6 +87,7 @@ TYPES = {
     "pauses": ["pause.saved", "pause.consumed"],
     "blobs": ["blob.begun", "blob.claimed", "blob.released"],
     "checkpoints": ["checkpoint.put", "checkpoint.written"],
+    "runs": ["run.step_unrecorded", "run.rewound"],
     "session": ["steering.acknowledged"],
     "waiting": ["waiting.began", "waiting.ended"],
 }
