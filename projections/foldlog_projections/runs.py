@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
-from foldlog.words import Line, Shown, asked, brief, clip, in_seconds
+from foldlog.words import Line, Rows, Shown, asked, brief, clip, in_seconds
 from foldlog_projections import waiting
 from foldlog_projections.fold import EqualByBytes
 
@@ -389,6 +389,58 @@ def _answered(answered: Answered) -> Line:
     return Line(what, brief(given), about=(answered.step,))
 
 
+class StepRow(msgspec.Struct):
+    """A row of the table of steps: a `Step` as it stands."""
+
+    step: str
+    kind: str
+    parent: str
+    phase: str
+    attempt: int
+    started_at: float
+    seconds: float
+    arguments: msgspec.Raw
+    result: msgspec.Raw
+    error: str
+    message: str
+    question: msgspec.Raw
+    by: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+
+
+def _rows(state: State) -> dict[str, StepRow]:
+    return {
+        name: StepRow(
+            name,
+            each.kind,
+            each.parent,
+            each.phase,
+            each.attempt,
+            each.ts,
+            each.seconds,
+            msgspec.Raw(each.arguments),
+            msgspec.Raw(each.result),
+            each.error,
+            each.message,
+            msgspec.Raw(each.question),
+            each.by,
+            each.input_tokens,
+            each.output_tokens,
+            each.cost_usd,
+        )
+        for name, each in state.steps.items()
+    }
+
+
+def _changed(record: Any) -> tuple[str, ...] | None:
+    """Who has the run, and what it has heard, changes no step."""
+    if isinstance(record, Opened | Released | Heard):
+        return None
+    return () if isinstance(record, Rewound) else (record.step,)
+
+
 _SHOWN: Final = ("phase", "blob", "error", "message", "by")
 _COUNTED: Final = ("input_tokens", "output_tokens", "cost_usd")
 _PARTS: Final = ("arguments", "question", "result")
@@ -457,5 +509,6 @@ kind: Final = Kind(
         },
         group="steps",
         entries=_entries,
+        rows=Rows("steps", "a step or a question of a run, as it stands", StepRow, _rows, _changed),
     ),
 )

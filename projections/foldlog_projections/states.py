@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
-from foldlog.words import Line, Rows, Shown, asked
+from foldlog.words import Line, Shown, asked
 from foldlog_projections import statelist, waiting
 from foldlog_projections.delta import joined, patch, touched
 from foldlog_projections.fold import EqualByBytes
@@ -251,52 +251,6 @@ def is_another_question(step: Step, asked: Waiting) -> bool:
     return step.phase == "waiting" and step.request != bytes(asked.request)
 
 
-class StepRow(msgspec.Struct):
-    """A row of the table of steps: as `Step`."""
-
-    address: str
-    event_type: str
-    phase: str
-    epoch: int
-    attempt: int
-    started_at: float
-    seconds: float
-    result: msgspec.Raw
-    result_type: str
-    artifact_id: str
-    error: str
-    message: str
-    request: msgspec.Raw
-
-
-def _rows(state: State) -> dict[str, StepRow]:
-    return {
-        address: StepRow(
-            address,
-            each.event_type,
-            each.phase,
-            each.epoch,
-            each.attempt,
-            each.ts,
-            each.seconds,
-            msgspec.Raw(each.result),
-            each.type,
-            each.artifact_id,
-            each.error,
-            each.message,
-            msgspec.Raw(each.request or b"\xc0"),
-        )
-        for address, each in state.steps.items()
-    }
-
-
-def _changed(record: Any) -> tuple[str, ...] | None:
-    """A step does not need what the snapshots say."""
-    if isinstance(record, Saved):
-        return None
-    return () if isinstance(record, Owned | Rewound) else (record.address,)
-
-
 _TOLD: Final = ("phase", "artifact_id", "error", "message")
 
 
@@ -356,6 +310,5 @@ kind: Final = Kind(
         },
         group="steps",
         entries=_entries,
-        rows=Rows("steps", "a step of an execution, as it stands", StepRow, _rows, _changed),
     ),
 )

@@ -15,7 +15,6 @@ import foldlog
 from foldlog import Content, Message, TaskStatus
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.log.port import Append
-from foldlog.recovery import EventType
 from foldlog.sql import tables
 from foldlog_projections import archive
 from tests.support.build import MOMENT, event, steering, task, update
@@ -146,17 +145,17 @@ async def test_tasks_messages_steps_and_checkpoints_are_as_they_are_now(
     await store.save_task(task("t2", "s"))
     await store.append_messages("s", [Message(f"m{n}", "f", {"n": n}, role="user") for n in "123"])
     await store.pop_message("s")
-    async with store.recovery.execution("run") as run:
-        await run.run("add", lambda: _given({"x": 1}), event_type=EventType.TOOL)
+    async with store.run("run", session_id="s2") as run:
+        await run.step("add", _given, {"x": 1}, kind="tool")
         with pytest.raises(ValueError, match="no"):
-            await run.run("book", _raising)
+            await run.step("book", _raising)
     saver = threads(store)
     first = await saver.put(ROOT, checkpoint("c1", a="x"), {"source": "input"}, {"a": 1})
     await saver.put(first, checkpoint("c2", a="y"), {"source": "loop"}, {"a": 1})
     found = await store.sql(
-        "select 'task', task_id, status from tasks union all "
+        "select 'task', task_id, status from tasks where session_id = 's' union all "
         "select 'message', m.id, m.body->>'n' from messages m union all "
-        "select 'step', address, phase || coalesce(result->>'x', '') from steps union all "
+        "select 'step', step, phase || kind || coalesce(result->>'x', '') from steps union all "
         "select 'checkpoint', checkpoint_id, metadata->>'source' || coalesce(parent_id, '') "
         "from checkpoints order by all"
     )
@@ -165,8 +164,8 @@ async def test_tasks_messages_steps_and_checkpoints_are_as_they_are_now(
         ("checkpoint", "c2", "loopc1"),
         ("message", "m1", "1"),
         ("message", "m2", "2"),
-        ("step", "add", "done1"),
-        ("step", "book", "failed"),
+        ("step", "add", "donetool1"),
+        ("step", "book", "failedstep"),
         ("task", "t1", "COMPLETE"),
         ("task", "t2", "PENDING"),
     ]

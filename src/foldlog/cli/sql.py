@@ -92,7 +92,7 @@ def _print_records(out: Console, columns: list[str], rows: list[list[str]]) -> N
     for number, row in enumerate(rows, 1):
         out.print(f"row {number}", style="bold")
         for name, value in zip(columns, row, strict=True):
-            if value != "-":
+            if value not in ("", "-"):
                 out.print(f"    {name:<{width}}  {value}", soft_wrap=True)
 
 
