@@ -137,6 +137,13 @@ async def test_words_reach_the_code_once_also_when_it_runs_again(store: foldlog.
     assert heard[1] == heard[0]
 
 
+async def test_what_was_said_is_heard_by_one_of_two_that_listen(store: foldlog.Store) -> None:
+    async with store.run(R, session_id=S) as run:
+        await steer(store, SteeringEventType.USER_MESSAGE, text="hello")
+        heard = await asyncio.gather(run.inbox(), run.inbox())
+    assert sorted(len(each) for each in heard) == [0, 1]
+
+
 @pytest.mark.parametrize("between", ["step", "ask"])
 async def test_what_was_said_later_is_not_heard_earlier_in_a_rerun(
     store: foldlog.Store, between: str

@@ -43,6 +43,7 @@ class Orders:
         self._store = store
         self._tenure = tenure
         self._calls: set[asyncio.Task[object]] = set()
+        self._hearing = asyncio.Lock()
         self._looks = dict.fromkeys(CHANNELS, 0)
         self._in_vain = dict[str, Heard]()
         self._moved = asyncio.Event()
@@ -111,6 +112,10 @@ class Orders:
         """Return what came by a channel since the last look; on record, so that a rerun hears it
         at the same look.
         """
+        async with self._hearing:  # what one look returns, no other does
+            return await self._heard(channel)
+
+    async def _heard(self, channel: str) -> list[SteeringEvent]:
         call = self._looks[channel]
         self._looks[channel] += 1
         state = await self._tenure.read()
