@@ -33,6 +33,7 @@ class Process:
         self.id: Final = secrets.token_hex(8)
         self._store = store
         self._leases: list[float] = []
+        self._holding = asyncio.Lock()
         self._number = 0
         self._changed = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
@@ -40,14 +41,15 @@ class Process:
 
     async def hold(self, lease: float) -> None:
         """Have a run, for which the lease is `lease` seconds; the first one is on record then."""
-        is_known = bool(self._leases) and lease >= min(self._leases)
-        self._leases.append(lease)
-        try:
-            if not is_known:
-                await self._say()
-        except BaseException:
-            self._leases.remove(lease)
-            raise
+        async with self._holding:  # nobody has a run on a lease that another one is about to say
+            is_known = bool(self._leases) and lease >= min(self._leases)
+            self._leases.append(lease)
+            try:
+                if not is_known:
+                    await self._say()
+            except BaseException:
+                self._leases.remove(lease)
+                raise
         if self._renewing is None:
             task = asyncio.create_task(self._renew(), name="foldlog lease", context=outside())
             self._renewing = task
