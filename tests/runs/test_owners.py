@@ -3,9 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+
+import pytest
 
 import foldlog
+from foldlog import PayloadError
+from foldlog.log.port import Append
+from tests.runs.running import R, S, status
 from tests.support.flaky import FlakyLog
+
+
+async def test_a_result_that_cannot_be_recorded_ends_the_run_as_failed(
+    store: foldlog.Store,
+) -> None:
+    with pytest.raises(PayloadError):
+        async with store.run(R, session_id=S) as run:
+            run.result = object()
+    assert await status(store) == "FAILED"
+    async with store.run(R, session_id=S, wait=0):
+        pass
+    assert await status(store) == "COMPLETE"
+
+
+class SlowAck(FlakyLog):
+    """Its acks come some time after it has stored."""
+
+    stored: asyncio.Event | None = None
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        seqs = await super().append(appends, atomic=atomic)
+        if self.stored is not None:
+            self.stored.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return seqs
+
+
+async def test_an_opening_that_is_cancelled_leaves_the_run_to_others() -> None:
+    log = SlowAck()
+    async with foldlog.memory_store(log=log) as store, store.run("another"):
+        log.stored = asyncio.Event()
+        opening = asyncio.ensure_future(store.run(R, session_id=S).__aenter__())
+        await log.stored.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        async with store.run(R, session_id=S, wait=0):
+            pass
 
 
 async def test_no_run_is_taken_before_the_lease_is_on_record() -> None:

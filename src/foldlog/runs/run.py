@@ -17,7 +17,15 @@ from typing import Any, Final, Literal, Self, TypeVar, overload
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import FoldlogError, Misuse, NotFound, ReadOnlyStore
+from foldlog.errors import (
+    FoldlogError,
+    Misuse,
+    NotFound,
+    PayloadError,
+    PayloadTooLarge,
+    ReadOnlyStore,
+    RedactionFailed,
+)
 from foldlog.models import SteeringEvent, TaskStatus
 from foldlog.runs.arguments import of_call
 from foldlog.runs.errors import (
@@ -31,8 +39,8 @@ from foldlog.runs.orders import Orders
 from foldlog.runs.process import Process
 from foldlog.runs.questions import as_record, waits_as
 from foldlog.runs.results import StepRedaction, message_of, shortened
-from foldlog.runs.steps import OnChange, Steps, Work, called, doing, finished, is_async
-from foldlog.runs.tenure import Tenure, Turn
+from foldlog.runs.steps import OnChange, Steps, Work, called, doing, is_async
+from foldlog.runs.tenure import Tenure, Turn, finished
 from foldlog.sessions import lifecycle
 from foldlog.store.core import core_of
 from foldlog.store.decisions import refuse_in_block
@@ -134,7 +142,7 @@ class Run:
         parent = outer.run.name if outer and outer.run.session_id == self.session_id else None
         if not await self._tenure.read("strong"):
             await self._earlier()
-        await self._process.hold(self._lease)
+        await self._tenure.patiently(lambda: self._process.hold(self._lease))
         try:
             await self._tenure.begin(
                 wait,
@@ -144,6 +152,7 @@ class Run:
                 description=description,
             )
         except BaseException:
+            await finished(self._release())  # it may have been taken before this was cut short
             self._process.let_go(self._lease)
             raise
         self._orders.begin()
@@ -174,7 +183,8 @@ class Run:
 
         Raises:
             RunCancelled: it was cancelled meanwhile. RunTakenOver: another owner has it.
-            PayloadError, PayloadTooLarge, RedactionFailed: `result` cannot be recorded.
+            PayloadError, PayloadTooLarge, RedactionFailed: `result` cannot be recorded: the run is
+                FAILED.
             AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             Misuse: the run is not open.
@@ -182,6 +192,9 @@ class Run:
         self._check_open()
         try:
             await finished(self._end(None))
+        except (PayloadError, PayloadTooLarge, RedactionFailed) as error:
+            await finished(self._end(error))
+            raise
         finally:
             await self._leave()
 
@@ -195,6 +208,8 @@ class Run:
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._tenure.write(Released())
+        except RunTakenOver:
+            pass  # there is nothing to let go of
         except (TimeoutError, FoldlogError) as error:
             _log.info("run %s of session %s was not let go: %r", self.name, self.session_id, error)
 

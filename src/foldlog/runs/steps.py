@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -26,7 +26,7 @@ from foldlog.runs.errors import (
 from foldlog.runs.orders import Orders
 from foldlog.runs.questions import waits_as
 from foldlog.runs.results import PLAIN_DATA, Result, StepRedaction, dump_result, load_result
-from foldlog.runs.tenure import Tenure, Turn
+from foldlog.runs.tenure import Tenure, Turn, finished
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began
 from foldlog.values import TypeCodec
@@ -284,31 +284,6 @@ class Steps:
 def is_doubtful(step: Step) -> bool:
     """Whether a step began, and its result is not on record."""
     return step.phase in ("started", "unrecorded", "doubted")
-
-
-async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """Await work that must end: a cancellation meanwhile is raised afterwards.
-
-    For recording an effect that has happened. It takes no longer than the log's timeouts.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while True:
-        try:
-            result = await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-        except Exception as failure:
-            if cancelled is None:
-                raise
-            cancelled.add_note(f"meanwhile: {failure!r}")
-            raise cancelled from None
-        else:
-            if cancelled is None:
-                return result
-            raise cancelled
 
 
 async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ import datetime as dt
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -142,7 +142,7 @@ class Tenure:
             is_free = not before or state.session_id != self.session_id
             if is_free or await self.patiently(lambda: look.is_gone(owner)):  # noqa: B023
                 await self.patiently(
-                    lambda: self._take(before, restart, redo_from, parent, description)  # noqa: B023
+                    lambda: finished(self._take(before, restart, redo_from, parent, description))  # noqa: B023
                 )
                 state = await self.read("strong")
                 if state.tenure == self._id:
@@ -285,3 +285,28 @@ class Tenure:
                         error,
                     )
                 await attempts.pause(error)
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that must end: a cancellation meanwhile is raised afterwards.
+
+    For recording an effect that has happened. It takes no longer than the log's timeouts.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            result = await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception as failure:
+            if cancelled is None:
+                raise
+            cancelled.add_note(f"meanwhile: {failure!r}")
+            raise cancelled from None
+        else:
+            if cancelled is None:
+                return result
+            raise cancelled
