@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from foldlog.errors import StoreClosed
+from foldlog.kind import Key
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
 from foldlog.runs.errors import RunCancelled, RunTakenOver
 from foldlog.runs.tenure import Tenure
@@ -48,18 +49,19 @@ class Orders:
         self._in_vain = dict[str, Heard]()
         self._moved = asyncio.Event()
         self._is_hard = False
-        self._watching: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """Follow the orders, until `end`."""
-        self._watching = asyncio.create_task(self._watch(), name="foldlog run")
+        """Follow orders and answers, until `end`."""
+        for key in (tasks.kind(self._tenure.session_id), self._tenure.key):
+            self._following.append(asyncio.create_task(self._follow(key), name="foldlog run"))
 
     async def end(self) -> None:
         """Follow no more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
-            if not self._watching.cancelled() and (error := self._watching.exception()):
+        for each in self._following:
+            each.cancel()
+            await asyncio.wait([each])
+            if not each.cancelled() and (error := each.exception()):
                 # Each step asks for itself: a run whose session cannot be followed obeys as well.
                 _log.info("run %s was not followed to its end: %r", self._tenure.name, error)
 
@@ -89,7 +91,7 @@ class Orders:
             await self.obeyed()
 
     async def moved(self, seconds: float) -> None:
-        """Return when a task of the session has changed, or some seconds have passed."""
+        """Return when the run or a task of its session has changed, or some seconds have passed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._moved.wait()
@@ -161,13 +163,15 @@ class Orders:
                 reason = str(each.payload.get("reason") or "")
         return RunCancelled(self._tenure.session_id, self._tenure.name, reason)
 
-    async def _watch(self) -> None:
-        advances = self._store.advances(tasks.kind(self._tenure.session_id))
+    async def _follow(self, key: Key[Any]) -> None:
+        advances = self._store.advances(key)
         with suppress(StoreClosed):  # the run's next record raises it
             async with aclosing(advances):
                 async for _ in advances:
                     self._moved.set()
-                    if self._calls and await self._tenure.status() is TaskStatus.CANCELLED:
+                    if key.kind is not tasks.kind or not self._calls:
+                        continue
+                    if await self._tenure.status() is TaskStatus.CANCELLED:
                         await self._cancel_hard()
 
     async def _cancel_hard(self) -> None:

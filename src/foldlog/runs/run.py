@@ -8,15 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, overload
 
-import msgspec
-
-from foldlog import codec
 from foldlog.errors import (
     FoldlogError,
     Misuse,
@@ -28,8 +23,8 @@ from foldlog.errors import (
 )
 from foldlog.models import SteeringEvent, TaskStatus
 from foldlog.runs.arguments import of_call
+from foldlog.runs.asking import NO_DEFAULT, Asking
 from foldlog.runs.errors import (
-    QuestionExpired,
     RunPaused,
     RunTakenOver,
     StepUnknown,
@@ -37,7 +32,6 @@ from foldlog.runs.errors import (
 )
 from foldlog.runs.orders import Orders
 from foldlog.runs.process import Process
-from foldlog.runs.questions import as_record, waits_as
 from foldlog.runs.results import StepRedaction, message_of, shortened
 from foldlog.runs.steps import OnChange, Steps, Work, called, doing, is_async
 from foldlog.runs.tenure import Tenure, Turn, finished
@@ -45,11 +39,9 @@ from foldlog.sessions import lifecycle
 from foldlog.store.core import core_of
 from foldlog.store.decisions import refuse_in_block
 from foldlog.store.store import BaseStore
-from foldlog.store.waiting import began, ended
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
-from foldlog_projections import runs
-from foldlog_projections.runs import Asked, Released, Step, Usage, Used
+from foldlog_projections.runs import Released, Step, Usage, Used
 
 T = TypeVar("T")
 
@@ -57,18 +49,6 @@ _log: Final = logging.getLogger("foldlog")
 
 _RELEASE_SECONDS: Final = 5.0
 """Seconds that letting go of a run may take in a program that is being stopped."""
-
-_LOOKS_EVERY: Final = 5.0
-"""Seconds between two looks for an answer, where no push tells of it."""
-
-
-class _Nothing:
-    def __repr__(self) -> str:
-        return "NO_DEFAULT"
-
-
-NO_DEFAULT: Final = _Nothing()
-"""Stands for the default of a question that has none."""
 
 
 class Run:
@@ -112,6 +92,7 @@ class Run:
         self._redaction = StepRedaction(core_of(store).redaction, session_id, name)
         self._orders = Orders(store, self._tenure)
         self._steps = Steps(store, self._tenure, self._orders, self._redaction)
+        self._asking = Asking(self._tenure, self._orders, self._redaction)
         self._phase: Literal["new", "open", "left"] = "new"
         self._earlier = earlier
         self._open_with = (wait, restart, redo_from, description)
@@ -479,98 +460,10 @@ class Run:
         """
         checked_id(name, "name")
         self._check_open()
-        given = as_plain(question, "question")
-        data = self._redaction.data("ask", runs.ASKED, name, question=given)
-        encoded = codec.encode(data, "question")
         with self._steps.using(name):
-            await self._orders.obeyed()
-            recorded = await self._asked(name, encoded, timeout)
-            if recorded.phase != "done":
-                recorded = await self._answered(recorded, default, wait, question)
+            answered = await self._asking.ask(name, question, timeout, default, wait)
             declared = None if returns is None else type_codec(returns)
-            return await self._steps.result(recorded, declared)
-
-    async def _asked(self, name: str, question: bytes, timeout: float | None) -> Step:
-        """Have the question on record and on the list, and return it as it stands."""
-        looked = self._orders.looked()
-
-        def ask(turn: Turn) -> bool | None:
-            step = turn.run.steps.get(name)
-            if step is not None and step.phase == "done":
-                return False
-            if step is None or step.phase != "asked" or step.question != question:
-                now = time.time()
-                until = 0.0 if timeout is None else now + timeout
-                if step is not None and step.phase == "asked":
-                    turn.made.waiting.append(ended(self._ref(step)))
-                turn.records.extend(looked)
-                turn.records.append(Asked(name, msgspec.Raw(question), now, until))
-                step = Step(name, now, "asked")
-            turn.made.waiting.append(began(self._ref(step), self.session_id))
-            return None
-
-        known = await self._tenure.step(name)
-        if known is None or known.phase != "done":
-            await self._tenure.decide(ask)
-        found = await self._tenure.step(name)
-        if found is None:
-            raise RunTakenOver(self.session_id, self.name, "")
-        return found
-
-    async def _answered(self, asked: Step, default: Any, wait: float | None, question: Any) -> Step:
-        """Wait until the question is answered, expires, or is left to the next owner."""
-        clock = asyncio.get_running_loop().time
-        gives_up = None if wait is None else clock() + wait
-        expires = None if not asked.until else clock() + max(asked.until - time.time(), 0.0)
-        async with aclosing(self._store.advances(self._tenure.key)) as advances:
-            while True:
-                found = await self._tenure.step(asked.step, "strong")
-                if found is not None and found.phase == "done":
-                    return found
-                await self._orders.obeyed()
-                now = clock()
-                if expires is not None and now >= expires:
-                    return await self._expired(asked, default)
-                if gives_up is not None and now >= gives_up:
-                    raise RunPaused(self.session_id, self.name, asked.step, question)
-                ends = min(each for each in (expires, gives_up, now + _LOOKS_EVERY) if each)
-                await self._moved(advances, ends - now)
-
-    async def _moved(self, advances: Any, seconds: float) -> None:
-        """Return when the run or its task has changed, or some seconds have passed."""
-        changes = [
-            asyncio.ensure_future(anext(advances)),
-            asyncio.ensure_future(self._orders.moved(seconds)),
-        ]
-        try:
-            await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in changes:
-                each.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait(changes)
-
-    async def _expired(self, asked: Step, default: Any) -> Step:
-        if default is NO_DEFAULT:
-            raise QuestionExpired(self.session_id, self.name, asked.step)
-        record = as_record(self._redaction, asked.step, default, "timeout")
-
-        def answer(turn: Turn) -> bool | None:
-            step = turn.run.steps.get(asked.step)
-            if step is None or step.phase != "asked":
-                return False
-            turn.records.append(record)
-            turn.made.waiting.append(ended(self._ref(step)))
-            return None
-
-        await self._tenure.decide(answer)
-        found = await self._tenure.step(asked.step)
-        if found is None:
-            raise RunTakenOver(self.session_id, self.name, "")
-        return found
-
-    def _ref(self, step: Step) -> Any:
-        return waits_as(self.session_id, self.name, step)
+            return await self._steps.result(answered, declared)
 
     async def inbox(self) -> list[SteeringEvent]:
         """Return what was said to the run since the last call: user messages, injected context.
