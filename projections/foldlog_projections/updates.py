@@ -36,9 +36,8 @@ def _line(update: UpdateSaved) -> Line:
         return Line("called", call, group="tools")
     if isinstance(content, dict) and type_ == "STATUS_CHANGE":
         state = str(content.get("status", "")).lower()
-        reason = said(content.get("reason"))
-        what, tone = f"task {update.task_id} now {state}", "" if reason else "aside"
-        return Line(what, reason, group="tasks", tone=tone)  # the task's own line tells of it
+        what, reason = f"task {update.task_id} now {state}", said(content.get("reason"))
+        return Line(what, reason, group="tasks", tone="aside")  # the task's own line tells of it
     tone = "failed" if type_ == "ERROR" else "waiting" if type_ == "CHECKPOINT" else ""
     return Line(_TYPES.get(type_, type_.lower()), said(content), tone=tone)
 

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from playwright.async_api import Page, async_playwright
 
 import foldlog
-from foldlog import kinds
+from foldlog import Message, kinds
 from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
+from foldlog.models import SteeringEvent, SteeringEventType
 from tests.ui.conftest import CHROMIUM, serving
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs/images/page"
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 SHOWN = "".join(page.read_text("utf-8") for page in PAGES)
+BOOKED = "trip-to-oslo"
 SIZES = {"wide": (1440, 900), "middle": (900, 900), "phone": (390, 844)}
 
 
@@ -29,6 +33,7 @@ async def take(directory: Path) -> None:
     async with foldlog.memory_store() as store:
         await import_conversations(store, [demo_transcript()])
         await scene.play(store)
+        await book(store)
         at = (await store.items(kinds.messages(scene.SESSION)))[1].position
         await store.fork(scene.SESSION, at=at, to="club-outing-by-bus")
         async with store.session("club-outing-by-bus") as session:
@@ -50,6 +55,53 @@ async def take(directory: Path) -> None:
                     await views(page, directory, f"{size}-{scheme}", str(at))
                     await page.close()
             await browser.close()
+
+
+async def book(store: foldlog.Store) -> None:
+    """A run as people have them: a plan with a model's call and a search, a question, a failure."""
+
+    async def think(about: str) -> str:
+        run.usage(model="gpt-5", input_tokens=420, output_tokens=64, cost_usd=0.0021)
+        await asyncio.sleep(0.25)
+        return "search Oslo, take the cheapest"
+
+    async def search(city: str) -> list[dict[str, Any]]:
+        await asyncio.sleep(0.12)
+        return [{"flight": 7, "to": city, "eur": 80}, {"flight": 9, "to": city, "eur": 95}]
+
+    async def plan(about: str) -> list[dict[str, Any]]:
+        await run.step("think", think, about, kind="model")
+        return await run.step("search", search, "Oslo", kind="tool")
+
+    async def buy(flight: int, seat: str) -> None:
+        await asyncio.sleep(0.06)
+        raise ConnectionError("the airline does not answer")
+
+    async def answer() -> None:
+        async for item in store.watch_waiting(session_id=BOOKED):
+            await asyncio.sleep(0.15)
+            await store.answer(item.id, True)
+            return
+
+    body = {"role": "user", "content": "Book me a flight to Oslo for Friday, below 100 euros"}
+    await store.append_messages(BOOKED, [Message("1", "openai", body, role="user", author="ann")])
+    with suppress(ConnectionError):
+        async with store.run("book-oslo", session_id=BOOKED, description="a flight to Oslo") as run:
+            await run.step("plan", plan, "a flight to Oslo")
+            answering = asyncio.create_task(answer())
+            await run.ask("buy?", "Buy flight 7 for 80 euros?")
+            await answering
+            async with store.session(BOOKED) as session:
+                await session.steer(
+                    SteeringEvent(
+                        session_id=BOOKED,
+                        task_id="book-oslo",
+                        event_type=SteeringEventType.INJECT_CONTEXT,
+                        payload={"text": "A window seat, please", "by": "ann"},
+                    )
+                )
+            await run.inbox()
+            await run.step("buy", buy, 7, "window", kind="tool", retries=1, pause=0.05)
 
 
 async def views(page: Page, directory: Path, end: str, at: str) -> None:
@@ -75,6 +127,8 @@ async def views(page: Page, directory: Path, end: str, at: str) -> None:
     await shoot("moment", f"{run}?tab=timeline&at={at}", ".event[aria-current]")
     if "wide" not in end:
         await shoot("state", f"{run}?tab=state&at={at}", ".now h2")
+    await shoot("story", f"#/session/{BOOKED}", ".turn .more")
+    await shoot("waterfall", f"#/session/{BOOKED}?tab=waterfall", ".span")
     await shoot("waiting", "#/waiting", ".waits")
     await shoot("compare", f"#/compare?a={scene.SESSION}&b=club-outing-by-bus", ".differences li")
 

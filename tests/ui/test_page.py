@@ -138,7 +138,6 @@ async def test_panes_show_the_state_of_the_moment(browser: Browser, store: foldl
             "Context",
             "Memory",
             "Artifacts",
-            "Feedback",
         ):
             await panes.locator("h3", has_text=title).wait_for()
         assert "an outing to the coast" in await panes.inner_text()

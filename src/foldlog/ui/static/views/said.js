@@ -116,8 +116,8 @@ function withMore(said, more) {
 }
 
 // A record in the words that its kind declares, as src/foldlog/story.py tells it.
-const told = ({ what: title, text, group, tone }) =>
-  tone === "aside" || group === "lists" ? [] : { role: "note", group, title, inside: text || null, isError: tone === "failed", isAsked: tone === "waiting", depth: 0 };
+const told = ({ what: title, text, group, tone, under }) =>
+  tone === "aside" || group === "lists" ? [] : { role: "note", group, title, inside: text || null, isError: tone === "failed", isAsked: tone === "waiting" && under !== null, depth: 0 };
 
 // Without the name of what it is about.
 export function shortly({ what, text, about }) {
@@ -165,7 +165,7 @@ function saidBy({ type, record, name, line }, sources) {
     case "artifact.saved":
       return { role: "note", artifact: record };
     case "update.saved":
-      return updated(record, sources.all, line);
+      return updated(record, sources.all);
   }
   return told(line);
 }
@@ -201,9 +201,8 @@ function written({ channel, data }) {
   return list(data).filter(isMessage).map((each) => ({ ...message(each), id: each.id ?? undefined }));
 }
 
-function updated({ content, update_type: type, task_id: task }, isTold, line) {
+function updated({ content, update_type: type, task_id: task }, isTold) {
   if (type === "CHECKPOINT" || type === "ERROR" || type === "NOTIFICATION") return note("updates", type, content, { task, isError: type === "ERROR" });
-  if (type === "STATUS_CHANGE") return told(line);
   if (isTold) return [];
   if (type === "RESULT") return message(content, "assistant");
   if (type === "THINKING") return { ...message(null, "assistant"), thoughts: message(content).texts };

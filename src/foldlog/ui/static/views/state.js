@@ -1,7 +1,7 @@
 // What everything was at the moment that is shown, and what the event before it changed.
 
 import { computed, element, html } from "../core/reactive.js";
-import { ago, clip, clock, count, moment, plural, visible } from "../core/format.js";
+import { clip, clock, count, moment, plural, visible } from "../core/format.js";
 import { get } from "../core/api.js";
 import { foldOf } from "../folds/registry.js";
 import { Items } from "../folds/items.js";
@@ -55,7 +55,6 @@ export const stateView = element("fl-state", (host) => {
       ${pane("Scoped keys", ["scoped"], (all) => each(all, ["scoped"], (v) => v.keys[1], (v) => v.state?.value))}
       ${pane("Agent state", ["agentstates"], agentPane)}
       ${pane("Artifacts", ["artifacts"], (all) => artifactPane(all, run))}
-      ${pane("Feedback", ["feedback"], feedbackPane)}
       ${pane("Checkpoints", ["checkpoints"], checkpointPane)}
       ${pane("Trajectories", ["trajectory"], (all) => each(all, ["trajectory"], (v) => v.keys[1], (v) => v.state?.trajectory))}
       ${pane("Everything else", [], (all) => otherPane(all, run, shown))}
@@ -63,7 +62,7 @@ export const stateView = element("fl-state", (host) => {
 });
 
 const OPEN = new Set(["Waiting", "Tasks", "Context", "Memory"]);
-const TOLD = new Set(["lists", "messages", "updates", "planner", "events", "steering", "steps"]); // groups of records
+const TOLD = new Set(["lists", "messages", "updates", "planner", "events", "steering", "steps", "tasks", "feedback"]); // groups of records
 const opened = new Map(); // panes stay as the reader left them
 
 const entry = (name, value, open = 1) => html`<div class="entry"><div class="name">${clip(String(name), 90)}</div>${content(value ?? null, { open })}</div>`;
@@ -135,11 +134,6 @@ function agentPane(all) {
 function artifactPane(all, run) {
   const found = viewsOf(all, "artifacts").flatMap(({ state }) => state.values());
   return { size: found.length, nodes: () => html`${found.map(({ saved }) => artifact(run, saved))}` };
-}
-
-function feedbackPane(all) {
-  const found = viewsOf(all, "feedback").flatMap(({ state }) => [...state]);
-  return { size: found.length, nodes: () => html`${found.map(({ record, ts }) => html`<div class="entry"><div class="name">${clip(record.author ?? "somebody", 40)}: ${record.score ?? "–"} <span class="quiet">${ago(ts)}</span></div>${record.comment ? content(record.comment) : null}</div>`)}` };
 }
 
 function checkpointPane(all) {
