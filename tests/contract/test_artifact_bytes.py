@@ -267,6 +267,23 @@ async def test_saves_and_deletions_at_once_never_leave_one_without_the_other(
     assert len(await blob_names(store)) == 1
 
 
+async def test_a_save_that_came_second_leaves_nothing_when_the_first_is_deleted(
+    store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await reopen()
+    record = store.artifact_store._record
+
+    async def second(*args: Any) -> Any:
+        ref = await other.artifact_store.put_bytes(b"same", scope=SESSION)
+        gone = await record(*args)
+        assert await other.artifact_store.delete(ref.id)
+        return gone
+
+    monkeypatch.setattr(store.artifact_store, "_record", second)
+    await store.artifact_store.put_bytes(b"same", scope=SESSION)
+    assert await blob_names(store) == set()
+
+
 async def test_a_cancelled_save_is_there_whole_or_not_at_all(store: foldlog.Store) -> None:
     for turns in range(12):
         saving = asyncio.ensure_future(store.artifact_store.put_bytes(bytes([turns]) * 300_000))

@@ -143,9 +143,10 @@ class Artifacts(Capability):
 
         async def look_again() -> Saved:
             held = (await self._core.read(artifacts.kind, *keys)).state.get(made.artifact_id)
-            if held is not None and held.id != id:  # somebody else was first
-                await self._store.remove_blob(view, blob)
-            elif held is not None:
+            if held is None or held.id != id:
+                # Somebody else was first, whose save may have been deleted since.
+                await self._remove_bytes(keys, [Held(id, 0, 0.0, made)])
+            else:
                 # The session may have been cleared between the bytes and the record.
                 if await self._located(made.artifact_id) is None:
                     await self._locate(made.artifact_id, keys)
