@@ -233,6 +233,13 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
 
+class Look(msgspec.Struct, frozen=True):
+    """What a look into a channel gave, and behind how many steps it was made."""
+
+    events: tuple[str, ...]
+    behind: int
+
+
 @dataclass(slots=True, eq=False)
 class State(EqualByBytes):
     """A run. `epoch` counts owners, 0 before the first; `tenure` is "" while it has none.
@@ -251,7 +258,7 @@ class State(EqualByBytes):
     since: float = 0.0
     parked: bool = False
     steps: dict[str, Step] = field(default_factory=dict)
-    heard: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    heard: dict[str, dict[int, Look]] = field(default_factory=dict[str, dict[int, Look]])
     usage: dict[str, Usage] = field(default_factory=dict)
     rewound: str = ""
 
@@ -276,7 +283,8 @@ def applied(state: State, record: Any, ts: float) -> State:
         case Rewound(step):
             _rewind(state, step)
         case Heard(channel, call, events):
-            state.heard.setdefault(channel, {})[call] = events
+            looks = state.heard.setdefault(channel, {})
+            looks[call] = Look(events, len(state.steps))
         case Used():
             _use(state, record)
         case _:
@@ -291,7 +299,9 @@ def _rewind(state: State, step: str) -> None:
     void = names[names.index(step) :] if step in state.steps else [] if step else names
     for each in void:
         del state.steps[each]
-    state.heard.clear()
+    kept = len(state.steps) if step else -1
+    for channel, looks in state.heard.items():
+        state.heard[channel] = {n: look for n, look in looks.items() if look.behind <= kept}
 
 
 def _use(state: State, used: Used) -> None:

@@ -10,6 +10,8 @@ import pytest
 import foldlog
 from foldlog import PayloadError
 from foldlog.log.port import Append
+from foldlog.runs.process import Look
+from foldlog_projections import processes
 from tests.runs.running import R, S, status
 from tests.support.flaky import FlakyLog
 
@@ -66,3 +68,21 @@ async def test_no_run_is_taken_before_the_lease_is_on_record() -> None:
         for each in openings:
             await (await each).close()
         assert len(calls) == 1
+
+
+async def test_the_silence_of_a_log_that_is_away_is_not_its_owners(store: foldlog.Store) -> None:
+    clock = [0.0]
+    look = Look(store, lambda: clock[0])
+    owner = processes.kind("elsewhere")
+    await store.append(owner, processes.Lives(5.0, 1, "host", 1))
+    assert not await look.is_gone("elsewhere")
+    clock[0] += 60  # nobody could look, and it could not renew
+    assert not await look.is_gone("elsewhere")
+    for _ in range(3):
+        clock[0] += 1
+        assert not await look.is_gone("elsewhere")
+    await store.append(owner, processes.Lives(5.0, 2, "host", 1))
+    for _ in range(5):
+        assert not await look.is_gone("elsewhere")
+        clock[0] += 1
+    assert await look.is_gone("elsewhere")

@@ -168,6 +168,24 @@ async def test_what_was_said_later_is_not_heard_earlier_in_a_rerun(
         assert await work() == [[], [], ["hello"]]
 
 
+async def test_what_was_heard_before_a_step_is_heard_again_when_it_is_done_again(
+    store: foldlog.Store,
+) -> None:
+    async def work(**options: str) -> list[list[str]]:
+        async with store.run(R, session_id=S, **options) as run:  # type: ignore[arg-type]
+            heard = list[list[str]]()
+            for step in "abc":
+                heard.append([each.payload["text"] for each in await run.inbox()])
+                await run.step(step, Calls().giving(step), *heard[-1])
+                if not options:
+                    await steer(store, SteeringEventType.USER_MESSAGE, text=f"after {step}")
+            return heard
+
+    assert await work() == [[], ["after a"], ["after b"]]
+    assert await work(redo_from="c") == [[], ["after a"], ["after b"]]
+    assert await work(redo_from="b") == [[], ["after a"], ["after b", "after c"]]
+
+
 async def test_a_question_is_answered_while_the_run_waits(store: foldlog.Store) -> None:
     async with store.run(R, session_id=S) as run:
         waits = asyncio.ensure_future(run.ask("buy", {"fare": 80}))
@@ -203,6 +221,28 @@ async def test_a_run_that_does_not_wait_is_one_entry_and_goes_on(store: foldlog.
     async with store.run(R, session_id=S) as run:
         assert await run.ask("buy", "Buy?", wait=0) is True
     assert await status(store) == "COMPLETE"
+
+
+async def test_steps_beside_a_question_end_before_the_run_lets_go(store: foldlog.Store) -> None:
+    calls, go_on = Calls(), asyncio.Event()
+
+    async def slow() -> str:
+        calls.made.append("slow")
+        await go_on.wait()
+        return "done"
+
+    async def work() -> None:
+        async with store.run(R, session_id=S) as run:
+            await asyncio.gather(run.step("slow", slow), run.ask("buy", wait=0))
+
+    working = asyncio.ensure_future(work())
+    await next_waiting(store)
+    go_on.set()
+    with pytest.raises(RunPaused):
+        await working
+    async with store.run(R, session_id=S) as run:
+        assert await run.step("slow", slow) == "done"
+    assert calls.made == ["slow"]
 
 
 async def test_a_question_expires(

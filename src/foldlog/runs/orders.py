@@ -123,11 +123,11 @@ class Orders:
         state = await self._tenure.read()
         on_record = state.heard.get(channel, {})
         if call in on_record:
-            wanted = set(on_record[call])
+            wanted = set(on_record[call].events)
             return [each for each in await self._events() if each.event_id in wanted]
         if on_record and call < max(on_record):
             return []
-        known = {id for ids in on_record.values() for id in ids}
+        known = {id for look in on_record.values() for id in look.events}
         new = [
             each
             for each in await self._events()

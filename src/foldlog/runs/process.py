@@ -7,6 +7,8 @@ import logging
 import os
 import secrets
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,9 @@ _log: Final = logging.getLogger("foldlog")
 
 _RENEWALS: Final = 5
 """How often a lease is renewed before it would end."""
+
+_LONGEST_LOOK: Final = 1.0
+"""Seconds between two looks at an owner, at most, in which it could have renewed its lease."""
 
 
 class Process:
@@ -99,10 +104,11 @@ class Process:
 class Look:
     """Watches whether the owner of a run lives: by its place's kernel, else by its renewals."""
 
-    def __init__(self, store: BaseStore) -> None:
+    def __init__(self, store: BaseStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
+        self._clock = clock
         self._seen: tuple[str, int] = ("", 0)
-        self._since = 0.0
+        self._looked = self._silent = 0.0
 
     async def is_gone(self, process: str) -> bool:
         """Whether the process has ended, or has not renewed its lease since the lease was long."""
@@ -111,10 +117,13 @@ class Look:
             return True
         if lives.place and lives.place == place() and lives.started != started(lives.pid):
             return True
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         if self._seen != (process, lives.number):
-            self._seen, self._since = (process, lives.number), now
-        return now - self._since >= lives.lease
+            self._seen, self._silent = (process, lives.number), 0.0
+        else:  # while the log was away, and nobody looked, the owner could not renew either
+            self._silent += min(now - self._looked, _LONGEST_LOOK)
+        self._looked = now
+        return self._silent >= lives.lease
 
 
 def host() -> str:

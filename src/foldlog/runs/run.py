@@ -151,6 +151,8 @@ class Run:
             return
         try:
             if isinstance(error, Exception):
+                if consists_of(error, RunPaused, StepUnknown):
+                    await self._steps.landed()  # beside the one that waits: they are recorded, too
                 await finished(self._end(error))
             else:  # the program is being stopped: the run goes on elsewhere
                 await finished(self._release())

@@ -125,6 +125,12 @@ class Steps:
         self._orders = orders
         self._redaction = redaction
         self._used: set[str] = set()
+        self._flying: set[asyncio.Future[None]] = set()
+
+    async def landed(self) -> None:
+        """Return when no step is under way any more, and the outcome of each is on record."""
+        while self._flying:
+            await asyncio.wait(self._flying)
 
     def using(self, step: str) -> Using:
         """Enter this around a step. Raises Misuse if the name was used before."""
@@ -143,7 +149,13 @@ class Steps:
             if recorded is not None and is_doubtful(recorded) and not work.repeatable:
                 id = await self._doubt(recorded)
                 raise StepUnknown(*self._run, work.step, recorded.attempt, recorded.error, id)
-            return await self._attempt(work, under_way, call)
+            ended = asyncio.get_running_loop().create_future()
+            self._flying.add(ended)
+            try:
+                return await self._attempt(work, under_way, call)
+            finally:
+                self._flying.discard(ended)
+                ended.set_result(None)
 
     async def result(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
         """Return the result on record as the declared type; as it is, if it needs none."""
