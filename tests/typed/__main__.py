@@ -26,7 +26,8 @@ def main() -> int:
     environment = Path(sys.argv[1] if len(sys.argv) > 1 else sys.prefix).resolve()
     found = completeness(environment)
     lacking = [each for each in found["symbols"] if each["isExported"] and lacks_type(each)]
-    excused = [] if environment != Path(sys.prefix).resolve() else [n for n in lacking if is_adapters(n)]
+    is_own = environment == Path(sys.prefix).resolve()
+    excused = [each for each in lacking if is_adapters(each)] if is_own else []
     for each in lacking:
         if each not in excused:
             print(each["name"], *(problem["message"] for problem in each["diagnostics"]))
