@@ -9,7 +9,7 @@ from benchmarks.bench import Bench
 from benchmarks.contenders.foldlog_store import Foldlog
 from benchmarks.measuring import Measure, Ref
 from benchmarks.scenarios.timing import one_by_one
-from foldlog.recovery import StateSnapshot, StateStatus
+from foldlog.integrations.rh_agents import StateBackend, StateSnapshot, StateStatus
 
 WHOLE = "snapshots saved whole"
 
@@ -43,7 +43,7 @@ async def run(bench: Bench) -> None:
 async def _checkpoints(
     bench: Bench, contender: Foldlog, count: int, run: str, *, whole: bool
 ) -> None:
-    states = contender.store.recovery
+    states = StateBackend(contender.store)
     events: list[dict[str, str]] = []
 
     async def checkpoint(number: int) -> None:

@@ -26,7 +26,6 @@ MODULES = (
     "foldlog.importer",
     "foldlog.kinds",
     "foldlog.otlp",
-    "foldlog.recovery",
     "foldlog.runs",
     "foldlog.schemas",
     "foldlog.scoped",

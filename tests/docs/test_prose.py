@@ -12,7 +12,7 @@ import pytest
 from tests.docs.markdown import ROOT
 from tests.docs.prose import RULES, findings
 
-MODULES = "agents blocking bundles exporting importer recovery scoped sessions sql telemetry"
+MODULES = "agents blocking bundles exporting importer scoped sessions sql telemetry"
 SHOWN = ["foldlog", *(f"foldlog.{name}" for name in MODULES.split())]
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.joinpath("docs").rglob("*.md"))]

@@ -140,7 +140,7 @@ BELOW = (
     "foldlog.log",
     "foldlog.subjects",
     "foldlog.views",
-    "foldlog.recovery",
+    "foldlog.integrations.rh_agents",
     "foldlog.store.redaction",
     "foldlog.store.operation",
 )

@@ -7,7 +7,6 @@
 Every method of `foldlog.Store`, with the same arguments, results and errors.
 """
 
-from foldlog.blocking.recovery import SyncArtifactBackend, SyncStateBackend
 from foldlog.blocking.store import Blocking, BlockingStore, connect
 
-__all__ = ["Blocking", "BlockingStore", "SyncArtifactBackend", "SyncStateBackend", "connect"]
+__all__ = ["Blocking", "BlockingStore", "connect"]

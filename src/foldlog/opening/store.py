@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
-from urllib.parse import quote
 
 from foldlog.errors import Misuse
 from foldlog.kind import Key
@@ -27,7 +25,6 @@ from foldlog_projections import scoped, stateartifacts, states
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
-    from foldlog.recovery import Execution, StateBackend
     from foldlog.runs.process import Process
     from foldlog.runs.run import Run
     from foldlog.scoped import ScopedStore
@@ -60,13 +57,6 @@ class Store(BaseStore):
         from foldlog.agents import StoreAgents
 
         return StoreAgents(self)
-
-    @functools.cached_property
-    def recovery(self) -> StateBackend:
-        """Executions that can stop anywhere and resume: `store.recovery.execution("id")`."""
-        from foldlog.recovery import ArtifactBackend, StateBackend
-
-        return StateBackend(self, ArtifactBackend(self))
 
     @functools.cached_property
     def scoped(self) -> ScopedStore:
@@ -195,46 +185,6 @@ class Store(BaseStore):
             earlier=functools.partial(bring_over_to, self, session_id, name),
         )
 
-    def task_execution(
-        self, session_id: str, task_id: str, **options: Any
-    ) -> AbstractAsyncContextManager[Execution]:
-        """Run a session's task as an execution: `async with store.task_execution(...) as run:`.
-
-        The task follows the execution. When the block begins it is spawned and started, or resumed.
-        It is paused where `run.ask` stops the execution, and completed when the block ends, unless
-        your code has ended it. If the block raises anything else the task stays RUNNING, so that
-        the next attempt goes on; `session.fail_task` gives it up. The execution belongs to the
-        session; its state id is `<session>/<task>`, each part percent-encoded.
-
-        Args:
-            session_id: the session.
-            task_id: the task.
-            options: the options of `store.recovery.execution`.
-
-        Raises (when entered):
-            IllegalTransition: the task has failed or was cancelled.
-            InvalidId, PayloadError: an id or an option was refused.
-            IncompatibleState: the execution was saved by a version that this program cannot read.
-            AppendConflict: another process resumed the execution.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: the log did not answer, or
-                refused.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
-
-        Examples:
-            >>> async def book(flight: str) -> str:
-            ...     return f"{flight}: booked"
-            >>> async with store.task_execution("trip", "book") as run:
-            ...     await run.run("book", book, "SK 4035")
-            'SK 4035: booked'
-            >>> [task.status.value for task in await store.list_tasks("trip")]
-            ['COMPLETE']
-        """
-        from foldlog.opening.tasks import task_execution
-
-        state_id = "/".join(quote(part, safe="") for part in (session_id, task_id))
-        execution = self.recovery.execution(state_id, session_id=session_id, **options)
-        return task_execution(self.session(session_id), execution, task_id)
-
     @operation()
     async def sql(
         self,
@@ -315,7 +265,7 @@ class Store(BaseStore):
 
             return RunSource(self)
         if ref.kind is WaitingKind.QUESTION:
-            from foldlog.recovery.questions import Questions
+            from foldlog.opening.states import Questions
 
             return Questions(self)
         from foldlog.sessions.waiting import SessionSource

@@ -120,7 +120,7 @@ async def test_several_who_save_one_state_leave_one_of_theirs(
     other = await reopen()
     snapshots = [snapshot("s", event(f"by {n}"), storage={"n": n}) for n in range(8)]
     savers = (
-        (store if n % 2 else other).recovery.save_state(each) for n, each in enumerate(snapshots)
+        StateBackend(store if n % 2 else other).save_state(each) for n, each in enumerate(snapshots)
     )
     await asyncio.gather(*savers)
     assert await StateBackend(store).load_state("s") in snapshots

@@ -154,7 +154,7 @@ def test_a_process_that_never_closes_ends_and_leaves_what_it_saved(
 ) -> None:
     code = (
         "import sys\n"
-        "from foldlog.blocking import SyncStateBackend\n"
+        "from foldlog.integrations.rh_agents import SyncStateBackend\n"
         "from foldlog.integrations.rh_agents import StateSnapshot\n"
         "states = SyncStateBackend(path=sys.argv[1], namespace=sys.argv[2])\n"
         "states.save_state(StateSnapshot.model_validate_json(sys.argv[3]))\n"
