@@ -29,7 +29,6 @@ from foldlog_projections.conversations import Conversation
 from foldlog_projections.messages import Conversations, MessagesRemoved
 from foldlog_projections.pauses import Pause
 from foldlog_projections.runs import State as RunState
-from foldlog_projections.states import State
 from tests.ui.conftest import looking
 from tests.ui.support import event, said, task
 
@@ -97,13 +96,6 @@ def shown(key: Key[Any], state: Any) -> Any:
                 for part in ("arguments", "result", "question"):
                     each[part] = codec.decode(each[part])
             return shown(key, {"steps": steps})
-        case State():
-            found = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-            steps = {name: msgspec.structs.asdict(each) for name, each in state.steps.items()}
-            for each in steps.values():
-                each["result"] = codec.decode(each["result"])
-                each["request"] = codec.decode(each["request"]) if each["request"] else None
-            return shown(key, found | {"steps": steps})
     if dataclasses.is_dataclass(state):
         fields = dataclasses.fields(state)
         return {f.name: shown(key, getattr(state, f.name)) for f in fields}
@@ -124,7 +116,7 @@ def alike(name: str, state: Any) -> Any:
     """Without what only one side has: defaults of steps, and since when a task has paused."""
     if name.startswith('["tasks"'):
         return {id: {k: v for k, v in t.items() if k != "paused_at"} for id, t in state.items()}
-    if name.startswith(('["runs"', '["states"')):
+    if name.startswith('["runs"'):
         steps = {
             id: {k: v for k, v in step.items() if v not in ("", None, 0)}
             for id, step in state["steps"].items()

@@ -67,6 +67,13 @@ async def test_a_run_is_a_waterfall_that_moves_with_the_moment(
         await go(page, f"#/session/s?tab=waterfall&at={begun.position}")
         await number(bars, 2)
         assert (await bars.locator("summary .status").all_inner_texts())[1] == "running"
+        # Now, what happens appears.
+        await page.keyboard.press("End")
+        await number(bars, 5)
+        async with store.run("again", session_id="s") as run:
+            await run.step("look", str)
+        await number(bars, 7)
+        await bars.filter(has_text="look").locator(".status[data-status=done]").wait_for()
 
 
 async def test_the_first_tab_tells_the_story(browser: Browser, store: foldlog.Store) -> None:

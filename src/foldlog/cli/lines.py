@@ -32,19 +32,22 @@ def steering_line(event: SteeringEvent) -> Text:
     return line(moment(event.created_at), kind, event.task_id, compact(event.payload))
 
 
-def story_lines(parts: Iterable[Part]) -> Iterator[Text]:
-    """A story: a line a day, and below it the parts of that day. Times are UTC."""
+def story_lines(parts: Iterable[Part]) -> Iterator[tuple[Text, Text]]:
+    """A story: a line a day, and below it the parts of that day, each as its margin and its words.
+
+    Times are UTC.
+    """
     from rich.text import Text
 
     day = ""
     for part in parts:
         before, (day, _, clock) = day, moment(part.at).partition(" ")
         if day != before:
-            yield Text(day, "bold")
+            yield Text(day, "bold"), Text()
         yield from _part_lines(part, clock)
 
 
-def _part_lines(part: Part, when: str) -> Iterator[Text]:
+def _part_lines(part: Part, when: str) -> Iterator[tuple[Text, Text]]:
     """When, what, and below it what became of it, indented."""
     from rich.text import Text
 
@@ -53,10 +56,11 @@ def _part_lines(part: Part, when: str) -> Iterator[Text]:
     colour = "red" if what.tone == "failed" else "yellow" if part.waits else "bold cyan"
     said = f": {printable(what.text)}" if what.text else ""
     waits = (" (nobody has answered yet)", "yellow") if part.waits else ""
-    yield Text.assemble((when, "dim"), indent, (printable(what.what), colour), said, waits)
-    blank = " " * len(when) + indent + "  "
+    margin = Text.assemble((when, "dim"), indent)
+    yield margin, Text.assemble((printable(what.what), colour), said, waits)
+    blank = Text(" " * len(when) + indent + "  ")
     for each, text in zip(part.more, part.outcomes(), strict=True):
-        yield Text.assemble(blank, (printable(text), "red" if each.tone == "failed" else ""))
+        yield blank, Text(printable(text), "red" if each.tone == "failed" else "")
 
 
 def line(when: str, kind: str, where: str | None, content: str) -> Text:

@@ -14,6 +14,7 @@ from foldlog.jsonable import jsonable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 _PIPE_WIDTH: Final = 120
 """Columns of what is not a terminal and does not say: a log file, a pager, a CI job."""
@@ -79,6 +80,17 @@ def console(*, stderr: bool = False) -> Console:
     made = Quiet(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _PIPE_WIDTH
+    return made
+
+
+def beside(margin: Text, text: Text) -> Table:
+    """A text whose lines stand beside a margin, however often it is wrapped."""
+    from rich.table import Table
+
+    made = Table.grid()
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(margin, text)
     return made
 
 

@@ -11,7 +11,7 @@ from foldlog.cli.command import command
 from foldlog.cli.lines import fields, story_lines
 from foldlog.cli.moments import At, seen
 from foldlog.cli.options import Target
-from foldlog.cli.output import console, print_json, printable
+from foldlog.cli.output import beside, console, print_json, printable
 
 
 @command
@@ -46,8 +46,11 @@ async def show(
             parts = await describe.story(seen(store, at), session)
             if parts:
                 out = console()
-                for text in story_lines(parts):
-                    out.print(text, soft_wrap=True)
+                for margin, text in story_lines(parts):
+                    if out.is_terminal:
+                        out.print(beside(margin, text))
+                    else:
+                        out.print(margin + text, soft_wrap=True)
                 return
         if session is None:
             found = (await describe.everything(seen(store, at)))[""]
