@@ -70,9 +70,9 @@ async def test_a_run_is_a_waterfall_that_moves_with_the_moment(
         # Now, what happens appears.
         await page.keyboard.press("End")
         await number(bars, 5)
-        async with store.run("again", session_id="s") as run:
+        async with store.run("book", session_id="s", restart=True) as run:
             await run.step("look", str)
-        await number(bars, 7)
+        await number(bars, 2)
         await bars.filter(has_text="look").locator(".status[data-status=done]").wait_for()
 
 
