@@ -310,7 +310,7 @@ async def test_every_write_is_refused_by_its_name(store: foldlog.Store) -> None:
         "save_trajectory": past.save_trajectory("t", "s", trajectory()),
         "save_planner_event": past.save_planner_event("t", planner_event()),
         "clear_session": past.clear_session("session"),
-        "clear": past.clear(),
+        "clear": past.clear("default"),
         "erase_session": past.erase_session("session"),
         "fork": past.fork("session"),
         "rebuild": past.rebuild(),
