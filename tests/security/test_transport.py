@@ -73,7 +73,7 @@ async def test_the_command_line_works_over_tls(tmp_path: Path) -> None:
         listed = await asyncio.to_thread(
             run_process, "sessions", "--url", tls_url, **trusted, **sign_in
         )
-        assert (listed.code, listed.stdout) == (0, "session\n"), listed.stderr
+        assert (listed.code, listed.ids) == (0, ["session"]), listed.stderr
         refused = await asyncio.to_thread(run_process, "sessions", "--url", tls_url, **sign_in)
         assert refused.code == 1
         assert "certificate verify failed" in refused.stderr
