@@ -136,7 +136,7 @@ async def bring_over_to(store: BaseStore, session_id: str, name: str) -> None:
     """
     listed = await store.view(belongings.kind(session_id))
     for state_id in (name, "/".join(quote(part, safe="") for part in (session_id, name))):
-        if state_id == session_id or Belonging(states.kind.name, (state_id,)) in listed:
+        if state_id == session_id or Belonging(states.kind.name, (state_id,)) in listed.views:
             await bring_over(store, state_id, session_id, name)
 
 

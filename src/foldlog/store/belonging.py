@@ -9,7 +9,6 @@ from foldlog.envelope import Draft
 from foldlog.errors import LogCorrupt, LogUnavailable
 from foldlog.kind import Key
 from foldlog.log.port import Append
-from foldlog.store.blocks import open_block
 from foldlog.store.core import Capability, Core
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import encode
@@ -50,7 +49,7 @@ async def add_belongings(core: Core, session_id: str | None, *keys: Key[Any]) ->
         return
     checked_id(session_id, "session_id")
     listed = (await core.read(belongings.kind, session_id)).state
-    appends = [_listing(core, session_id, key) for key in keys if _entry(key) not in listed]
+    appends = [_listing(core, session_id, key) for key in keys if _entry(key) not in listed.views]
     if appends:
         drafts = tuple(draft for _, drafts in appends for draft in drafts)
         await core.append_at_once([Append(appends[0][0], drafts)])
@@ -72,16 +71,20 @@ async def append_of_session(
         await core.append_drafts(*appends)
     else:
         await core.append_drafts(*appends, before=[_listing(core, session_id, key)])
-    # A clearing may have come in between.
-    if core.hot_views.current(subject) is None or not _lists(core, subject, key):
-        await _look_again(core, session_id, key)
+
+    async def look_again() -> None:
+        # A clearing may have come in between.
+        if core.hot_views.current(subject) is None or not _lists(core, subject, key):
+            await _look_again(core, session_id, key)
+
+    await core.once_stored(look_again)
 
 
 async def _look_again(core: Core, session_id: str, key: Key[Any]) -> None:
     """Read the list, which may have been cleared meanwhile, and keep it in memory."""
     try:
         folded = await core.read(belongings.kind, session_id)
-        if open_block(core) is None and _entry(key) not in folded.state:
+        if _entry(key) not in folded.state.views:
             await core.append_drafts(_listing(core, session_id, key))
     except (LogUnavailable, LogCorrupt):
         return  # what was saved is saved; the next save looks again
@@ -89,7 +92,7 @@ async def _look_again(core: Core, session_id: str, key: Key[Any]) -> None:
 
 def _lists(core: Core, subject: Subject, key: Key[Any]) -> bool:
     view = core.hot_views.peek(belongings.kind, subject)
-    return view is not None and _entry(key) in view.folded.state
+    return view is not None and _entry(key) in view.folded.state.views
 
 
 def _listing(core: Core, session_id: str, key: Key[Any]) -> tuple[Subject, list[Draft]]:

@@ -8,6 +8,7 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 
 from foldlog.envelope import Recorded, draft
@@ -164,7 +165,7 @@ async def state_in(core: Core, log: Log, key: Key[S]) -> S:
 
 def key_named(core: Core, name: str, keys: tuple[str, ...]) -> Key[Any]:
     """The view of a kind's name and keys, also where this program lacks the kind."""
-    return Key(core.kinds.get(name) or _unknown_kind(name, keys), keys)
+    return Key(core.kinds.get(name) or _unknown_kind(name, len(keys)), keys)
 
 
 async def relatives(core: Core, session_id: str) -> list[str]:
@@ -219,9 +220,10 @@ def _area(kind: Kind[Any], first: str) -> Area:
     return kind(first) if len(kind.keys) == 1 else Prefix(kind, (first,))
 
 
-def _unknown_kind(name: str, keys: tuple[str, ...]) -> Kind[Any]:
+@lru_cache
+def _unknown_kind(name: str, count: int) -> Kind[Any]:
     """A kind that this program does not know: its records can be removed all the same."""
-    named = tuple(f"key_{number}" for number, _ in enumerate(keys))
+    named = tuple(f"key_{number}" for number in range(count))
     return Kind(name, keys=named, fold=every)
 
 
