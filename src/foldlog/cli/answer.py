@@ -89,7 +89,7 @@ async def _decide(target: Target, id: str, decide: Callable[[Store], Awaitable[A
             answered = await decide(store)
         except NotWaiting as error:
             known = [each.id for each in await store.waiting()]
-            raise UnknownId("open question or pause", id, known, WAITING) from error
+            raise UnknownId("open question, step or pause", id, known, WAITING) from error
     if target.json:
         print_json(answered)
         return

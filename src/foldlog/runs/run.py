@@ -307,8 +307,9 @@ class Run:
         Args:
             name: the step's name, the same in every execution of the code: "plan", "search 2".
             function: what to call. A plain function is called in a thread, and holds up nobody.
-            args, kwargs: passed to the function, and recorded. Bind arguments that have the name of
-                an option of this method: `functools.partial(search, timeout=...)`.
+            args: passed to the function, and recorded.
+            kwargs: the same. Bind arguments that have the name of an option of this method:
+                `functools.partial(search, timeout=...)`.
             timeout: seconds after which an attempt is given up with a TimeoutError. The thread of a
                 plain function goes on then, and its outcome is unknown.
             retries: how often it is tried again after an attempt that raised.
@@ -370,7 +371,8 @@ class Run:
         Sums stand in `usages`, for each model, and in the page.
 
         Args:
-            input_tokens, output_tokens: how many tokens.
+            input_tokens: how many tokens the model was given.
+            output_tokens: how many it gave.
             cost_usd: US dollars.
             model: the model's name.
 

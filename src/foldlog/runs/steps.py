@@ -229,9 +229,9 @@ class Steps:
                 value = await self._orders.interruptible(call)
         except Exception as error:
             seconds = time.perf_counter() - began_at
-            if limit.expired() and work.in_thread:
+            if work.in_thread and (limit.expired() or isinstance(error, RunCancelled)):
                 # The thread goes on: what comes of it nobody will know.
-                lost = Unrecorded(work.step, seconds, "TimeoutError")
+                lost = Unrecorded(work.step, seconds, type(error).__qualname__)
                 await finished(self._tenure.write(lost, *under_way.used))
             else:
                 await finished(self._record_failure(work, under_way, seconds, error))
