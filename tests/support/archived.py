@@ -51,7 +51,7 @@ class EagerBackend:
         """Another store on the same data."""
         memory: Any = self._memory.log
         opened = foldlog.memory_store(log=memory, **options)
-        backend = opened.backend._replace(log=Kept(self._log))
+        backend = opened._core.backend._replace(log=Kept(self._log))
         return foldlog.Store(backend, opened._core.options)
 
     async def close(self) -> None:

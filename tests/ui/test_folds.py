@@ -113,7 +113,10 @@ def _name(name: Any) -> str:
 
 
 def alike(name: str, state: Any) -> Any:
-    """Without what only one side has: defaults of steps, and since when a task has paused."""
+    """Without what only one side has: defaults of steps, since when a task has paused, and what a
+    cleared list remembers."""
+    if name.startswith('["belongings"'):
+        return state.get("views", state)
     if name.startswith('["tasks"'):
         return {id: {k: v for k, v in t.items() if k != "paused_at"} for id, t in state.items()}
     if name.startswith('["runs"'):

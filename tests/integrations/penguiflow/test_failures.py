@@ -176,7 +176,7 @@ async def test_it_raises_typed_errors_where_asked_to(caplog: pytest.LogCaptureFi
 Clear = Callable[[PenguiFlowStateStore], Awaitable[None]]
 CLEARS: dict[str, tuple[str, Clear]] = {
     "session": ("clear_session", lambda store: store.clear_session("s")),
-    "everything": ("clear", lambda store: store.clear(store.log.namespace.name)),
+    "everything": ("clear", lambda store: store.clear()),
     "a session's artifacts": (
         "clear_session",
         lambda store: store.artifact_store.clear_session("s"),
@@ -280,7 +280,7 @@ CALLS: list[tuple[str | None, Callable[[PenguiFlowStateStore], Awaitable[Any]]]]
     (None, lambda store: store.load_planner_state("token")),
     ("trace", lambda store: store.artifact_store.list(scope=ArtifactScope(trace_id="trace"))),
     (None, lambda store: store.artifact_store.list()),
-    (None, lambda store: store.clear(store.log.namespace.name)),
+    (None, lambda store: store.clear()),
 ]
 
 

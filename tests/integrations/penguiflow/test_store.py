@@ -373,7 +373,7 @@ async def test_an_open_store_can_be_given(embedded_path: Path, namespace: str) -
         async with PenguiFlowStateStore(given, on_error="raise") as store:
             await store.save_update(update())
             assert [u.update_id for u in await store.list_updates("s")] == ["u"]
-            await store.clear(store.log.namespace.name)
+            await store.clear()
         assert await given.list_updates("s") == []  # still open
         with pytest.raises(foldlog.StoreClosed):
             await store.list_updates("s")
@@ -390,7 +390,7 @@ async def test_clearing_needs_no_await(store: PenguiFlowStateStore) -> None:
     assert await store.list_tasks("s") == []
     assert await store.get_trajectory("trace", "s") is None
     assert len(await store.list_tasks("other")) == 1
-    store.clear(store.log.namespace.name)
+    store.clear()
     assert await store.list_tasks("other") == []
 
 
@@ -399,7 +399,7 @@ async def test_clearing_can_be_awaited(store: PenguiFlowStateStore) -> None:
     await store.clear_session("s")
     assert await store.list_tasks("s") == []
     await store.save_task(task(description="anew"))
-    await store.clear(store.log.namespace.name)
+    await store.clear()
     assert await store.list_tasks("s") == []
 
 
