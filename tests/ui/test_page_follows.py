@@ -35,6 +35,17 @@ async def test_a_session_that_is_removed_leaves_the_page(
         await moment(page, 1, 1)
 
 
+async def test_a_run_that_begins_while_the_page_is_open_is_shown(
+    browser: Browser, store: foldlog.Store
+) -> None:
+    await store.save_update(said("s", 1))
+    async with looking(browser, store) as page:
+        await open_run(page, "s")
+        async with store.run("book", session_id="s") as run:
+            await run.step("search", len, "Oslo")
+        await page.get_by_text("step search started").first.wait_for()
+
+
 async def test_a_server_that_was_away_is_found_again(
     browser: Browser, store: foldlog.Store
 ) -> None:

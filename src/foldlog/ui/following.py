@@ -158,6 +158,7 @@ class _Following:
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
             except TimeoutError:
+                await self._look_for_views(group)  # of a run that has begun, nothing tells
                 confirmed = await self._confirm(confirmed)
                 is_confirmed = not self._found
                 next_confirmation = loop.time() + CONFIRM_SECONDS
