@@ -83,7 +83,7 @@ class Done(msgspec.Struct, frozen=True, omit_defaults=True):
     """`run.step_done`: it happened, and gave this. Time in seconds.
 
     A large result is in the blob. `type` names the type of a result that only the caller's own type
-    reads back.
+    reads back. `by` is who said so, where a person did.
     """
 
     step: str
@@ -91,6 +91,7 @@ class Done(msgspec.Struct, frozen=True, omit_defaults=True):
     result: msgspec.Raw = NIL
     type: str = ""
     blob: Blob = ""
+    by: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -102,10 +103,11 @@ class Failed(msgspec.Struct, frozen=True):
     message: str
 
 
-class Retracted(msgspec.Struct, frozen=True):
-    """`run.step_retracted`: it did not happen after all."""
+class Retracted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.step_retracted`: it did not happen after all, as `by` says, where a person did."""
 
     step: str
+    by: str = ""
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -331,10 +333,10 @@ def _step(state: State, record: Any, ts: float) -> Step:
                 digest,
                 repeatable,
             )
-        case Done(_, seconds, result, type_, blob):
-            return replace(
-                before, phase="done", seconds=seconds, result=bytes(result), type=type_, blob=blob
-            )
+        case Done(_, seconds, result, type_, blob, by):
+            given = bytes(result)
+            done = replace(before, phase="done", seconds=seconds, result=given, type=type_)
+            return replace(done, blob=blob, by=by)
         case Failed(_, seconds, error, message):
             return replace(before, phase="failed", seconds=seconds, error=error, message=message)
         case Unrecorded(_, seconds, error):
@@ -346,6 +348,8 @@ def _step(state: State, record: Any, ts: float) -> Step:
         case Answered(_, answer, by):
             seconds = max(ts - before.ts, 0.0)
             return replace(before, phase="done", seconds=seconds, result=bytes(answer), by=by)
+        case Retracted(_, by):
+            return replace(before, phase="retracted", by=by)
         case _:
             return replace(before, phase="retracted")
 

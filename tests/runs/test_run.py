@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import Misuse, NotFound, ReadOnlyStore
+from foldlog import Misuse, NotFound, ReadOnlyStore, kinds
 from foldlog.runs import (
     RunBusy,
     RunTakenOver,
@@ -189,10 +189,12 @@ async def test_an_unknown_outcome_is_asked_for_and_settled(store: foldlog.Store)
         assert item.step == unknown.value.step == f"pay {happened}"
         assert item.id == unknown.value.id
         if happened:
-            answered = await store.confirm(item.id, "confirmed")
+            answered = await store.confirm(item.id, "confirmed", by="ben")
         else:
-            answered = await store.retract(item.id)
+            answered = await store.retract(item.id, by="ben")
         assert answered.decision == ("confirmed" if happened else "retracted")
+        state = await store.view(kinds.runs(S, R))
+        assert state.steps[item.step].by == "ben"
         with pytest.raises(foldlog.AlreadyAnswered):
             await store.confirm(item.id)
         assert await store.waiting() == []

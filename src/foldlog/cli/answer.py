@@ -30,6 +30,9 @@ WaitingId = Annotated[
 ]
 
 
+By = Annotated[str, typer.Option(help="Who answers, for the record.")]
+
+
 class Verdict(StrEnum):
     """What a person says to a patch or a task; to a question, yes or no."""
 
@@ -48,13 +51,14 @@ async def answer(
     value: Annotated[
         str | None, typer.Option(help="What a question is answered with, as JSON.")
     ] = None,
+    by: By = "",
 ) -> None:
     """Answer what waits for a person, once.
 
     Prints the decision.
     """
     given = _answer(verdict, text, value)
-    await _decide(target, id, lambda store: store.answer(id, given))
+    await _decide(target, id, lambda store: store.answer(id, given, by=by))
 
 
 @command
@@ -63,22 +67,23 @@ async def confirm(
     id: WaitingId,
     text: Annotated[str | None, typer.Option(help="What the step returned.")] = None,
     value: Annotated[str | None, typer.Option(help="What the step returned, as JSON.")] = None,
+    by: By = "",
 ) -> None:
     """Say that a step whose outcome nobody knew has happened, so that its run goes on.
 
     Prints the decision.
     """
     given = None if text is None and value is None else _answer(None, text, value)
-    await _decide(target, id, lambda store: store.confirm(id, given))
+    await _decide(target, id, lambda store: store.confirm(id, given, by=by))
 
 
 @command
-async def retract(target: Target, id: WaitingId) -> None:
+async def retract(target: Target, id: WaitingId, by: By = "") -> None:
     """Say that a step whose outcome nobody knew has not happened, so that its run does it.
 
     Prints the decision.
     """
-    await _decide(target, id, lambda store: store.retract(id))
+    await _decide(target, id, lambda store: store.retract(id, by=by))
 
 
 async def _decide(target: Target, id: str, decide: Callable[[Store], Awaitable[Answered]]) -> None:

@@ -187,7 +187,7 @@ class Questions:
             by=text_in(asked, "user_id"),
         )
 
-    async def answer(self, ref: Ref, answer: Any) -> Answered:
+    async def answer(self, ref: Ref, answer: Any, by: str) -> Answered:
         """See `Source.answer`."""
         state_id, address = ref.keys
         state = await read_state(self._store, state_id)
@@ -201,7 +201,8 @@ class Questions:
             session_id = on_list.get(ref.id) or state_id
             await bring_over(self._store, state_id, session_id, run)
         now = Ref(ref.kind, (session_id, run, address), ref.since)
-        return dataclasses.replace(await RunSource(self._store).answer(now, answer), id=ref.id)
+        answered = await RunSource(self._store).answer(now, answer, by)
+        return dataclasses.replace(answered, id=ref.id)
 
 
 def _waits(step: states.Step | None, ref: Ref) -> bool:

@@ -69,10 +69,10 @@ class RunSource:
             by=text_in(asked, "user_id"),
         )
 
-    async def answer(self, ref: Ref, answer: Any) -> Answered:
+    async def answer(self, ref: Ref, answer: Any, by: str) -> Answered:
         """See `Source.answer`."""
         session_id, run, name = ref.keys
-        record, decision = self._said(ref, answer)
+        record, decision = self._said(ref, answer, by)
 
         def decide(turn: Turn) -> None:
             step = turn.run.steps.get(name)
@@ -93,20 +93,20 @@ class RunSource:
         await decide_on_run(self._core, session_id, run, decide)
         return Answered(ref.id, ref.kind, decision)
 
-    def _said(self, ref: Ref, answer: Any) -> tuple[msgspec.Struct, str]:
+    def _said(self, ref: Ref, answer: Any, by: str) -> tuple[msgspec.Struct, str]:
         session_id, run, name = ref.keys
         redaction = StepRedaction(self._core.redaction, session_id, run)
         if ref.kind is WaitingKind.QUESTION:
-            return as_record(redaction, name, answer), "answered"
+            return as_record(redaction, name, answer, by), "answered"
         settled = Settled(answer) if isinstance(answer, bool) else answer
         if not isinstance(settled, Settled):
             raise PayloadError("answer", f"a step is confirmed or retracted, not {answer!r:.80}")
         if not settled.happened:
-            return Retracted(name), "retracted"
+            return Retracted(name, by), "retracted"
         given = as_plain(settled.result, "result")
         data = redaction.data("step", runs.DONE, name, result=given)
         encoded = msgspec.Raw(codec.encode(data, "result"))
-        return Done(name, 0.0, encoded, type=PLAIN_DATA), "confirmed"
+        return Done(name, 0.0, encoded, type=PLAIN_DATA, by=by), "confirmed"
 
 
 def _is_it(step: Step, ref: Ref) -> bool:

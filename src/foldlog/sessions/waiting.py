@@ -70,12 +70,13 @@ class SessionSource:
             by=text_in(owner, "user_id"),
         )
 
-    async def answer(self, ref: Ref, answer: Any) -> Answered:
+    async def answer(self, ref: Ref, answer: Any, by: str) -> Answered:
         """See `Source.answer`."""
         session_id, key = ref.keys
         if not isinstance(answer, bool):
             raise PayloadError("answer", f"True approves and False rejects, not {answer!r:.80}")
         event_type, outcome = _MEANS[ref.kind, answer]
+        about = {"by": by} if by else {}
 
         def decide(made: Decision) -> bool:
             queued = _patch(made.state, ref)
@@ -85,7 +86,7 @@ class SessionSource:
                 session_id=session_id,
                 task_id=key if queued is None else queued.task_id,
                 event_type=event_type,
-                payload={} if queued is None else {"patch_id": key},
+                payload=about if queued is None else about | {"patch_id": key},
             )
             return steering.steer(made, event)
 

@@ -147,7 +147,7 @@ class PauseSource:
             by=text_in(about, "user_id"),
         )
 
-    async def answer(self, ref: Ref, answer: Any) -> Answered:
+    async def answer(self, ref: Ref, answer: Any, by: str) -> Answered:
         """See `Source.answer`."""
         [token] = ref.keys
 

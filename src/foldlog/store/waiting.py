@@ -110,8 +110,8 @@ class Source(Protocol):
     async def look(self, ref: Ref) -> Waiting | None:
         """What waits there now, strongly consistent; None, if it does not, or has expired."""
 
-    async def answer(self, ref: Ref, answer: Any) -> Answered:
-        """Decide about it, once. Errors as `Inbox.answer`."""
+    async def answer(self, ref: Ref, answer: Any, by: str) -> Answered:
+        """Decide about it, once; `by` is who does, "" if unknown. Errors as `Inbox.answer`."""
 
 
 class Inbox(Capability):
@@ -179,16 +179,16 @@ class Inbox(Capability):
                         yield item
 
     @operation(writes=True)
-    async def answer(self, id: str, answer: Any = True) -> Answered:
+    async def answer(self, id: str, answer: Any = True, *, by: str = "") -> Answered:
         """Answer what waits. Of all callers, in any process, exactly one decides.
 
         Args:
             id: the `id` of an item of `waiting`.
             answer: for a question, the value that its run gets. For a patch or a task, True to
                 approve or False to reject: the patch is applied or dropped, the task goes on or is
-                cancelled. For a step, True if it happened and False if not. For a
-                pause it is not used: the pause is consumed, and its state returned for you to go
-                on from.
+                cancelled. For a step, True if it happened and False if not. For a pause it is not
+                used: the pause is consumed, and its state returned for you to go on from.
+            by: who answers, for the record; the store checks no identity.
 
         Returns:
             What was decided, and a consumed pause's state.
@@ -211,14 +211,15 @@ class Inbox(Capability):
             []
         """
         ref = Ref.of(id)
-        return await self._source(ref).answer(ref, answer)
+        return await self._source(ref).answer(ref, answer, by)
 
-    async def confirm(self, id: str, result: Any = None) -> Answered:
+    async def confirm(self, id: str, result: Any = None, *, by: str = "") -> Answered:
         """Say that a step whose outcome nobody knew has happened, so that its run goes on.
 
         Args:
             id: the `id` of an item of `waiting`, of the kind "step".
             result: what the step returned, as the run is to have it.
+            by: who says so, for the record.
 
         Returns:
             What was decided: "confirmed".
@@ -230,13 +231,14 @@ class Inbox(Capability):
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; confirming again is safe.
         """
-        return await self.answer(id, Settled(True, result))
+        return await self.answer(id, Settled(True, result), by=by)
 
-    async def retract(self, id: str) -> Answered:
+    async def retract(self, id: str, *, by: str = "") -> Answered:
         """Say that a step whose outcome nobody knew has not happened, so that its run does it.
 
         Args:
             id: the `id` of an item of `waiting`, of the kind "step".
+            by: who says so, for the record.
 
         Returns:
             What was decided: "retracted".
@@ -248,7 +250,7 @@ class Inbox(Capability):
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; retracting again is safe.
         """
-        return await self.answer(id, Settled(False))
+        return await self.answer(id, Settled(False), by=by)
 
     async def _listed(self, consistency: Consistency, session_id: str | None) -> _Listed:
         """The ids that are listed, and the session that each goes with."""

@@ -42,7 +42,7 @@ class Acting:
         """Answer, and say who did: one append, where the session and what waits share a shard."""
 
         async def both() -> Answered:
-            answered = await self._store.answer(id, given)
+            answered = await self._store.answer(id, given, by=user)
             if session is not None:
                 said = {"id": id, "decision": answered.decision, "by": user}
                 if answered.kind is WaitingKind.QUESTION:
