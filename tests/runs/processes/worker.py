@@ -43,7 +43,7 @@ async def main(path: str, namespace: str, session: str, effects: Path) -> None:
     async with foldlog.connect(path=path, namespace=namespace) as store:
         answer = None
         try:
-            async with store.run("job", session_id=session, wait=60, lease=2) as run:
+            async with store.run("job", session_id=session, wait=60, lease=0.5) as run:
                 say("opened")
                 for n in range(1, STEPS + 1):
                     await run.step(f"s{n}", did, effects, f"s{n}")
