@@ -77,6 +77,8 @@ async def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
 @pytest.fixture(scope="session")
 def container_url() -> Iterator[str]:
     """The URL of a NATS container, where a container engine answers."""
+    if find_spec("docker") is None:
+        pytest.skip("Docker's client is in the environment of make test-long alone")
     from tests.support.containers import docker_reason, nats_container
 
     if reason := docker_reason():

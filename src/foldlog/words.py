@@ -266,4 +266,4 @@ def asked(request: Any) -> str:
     calls = inside.get("asked") if isinstance(inside, dict) else None
     if isinstance(calls, list) and calls and isinstance(calls[0], dict) and calls[0].get("tool"):
         return called(calls[0]["tool"], calls[0].get("arguments"))
-    return said(inside) or said(request)
+    return clip(first_text(inside)) or clip(first_text(request)) or brief(inside)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 # Run as a script, so that a worker costs one interpreter and no pytest.
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 from foldlog.integrations.rh_agents import SyncArtifactBackend, SyncStateBackend
 from tests.integrations.rh_agents.foreign import (

@@ -27,7 +27,7 @@ from foldlog.integrations.rh_agents import StateBackend
 from foldlog.runs import RunPaused, StepUnknown
 
 # Run as a script, so that a worker costs one interpreter and no pytest.
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 import foldlog
 from foldlog.integrations.rh_agents import (
