@@ -129,6 +129,9 @@ async def test_what_is_saved_before_there_is_a_server_is_there_when_it_comes(
             assert len(files(own_spool)) == 1
             await server.start()
             await arrived(server, 5)  # by itself: nobody calls
+            async with asyncio.timeout(PATIENCE):
+                while files(own_spool):  # noqa: ASYNC110 - the store is on another thread
+                    await asyncio.sleep(0.01)
             await store.save_update(update(update_id="5"))
             found = [u.update_id for u in await store.list_updates("s")]
             assert found == [f"{n}" for n in range(6)]
