@@ -30,7 +30,7 @@ WaitingId = Annotated[
 ]
 
 
-By = Annotated[str, typer.Option(help="Who answers, for the record.")]
+By = Annotated[str, typer.Option(help="The name of the person who answers.")]
 
 
 class Verdict(StrEnum):
