@@ -32,7 +32,7 @@ It is not content, so that a repeat with another one is a repeat.
 Blob = Annotated[str, msgspec.Meta(extra={"blob": True})]
 """The type of a record's field that names a large value of its view; "" for none.
 
-`store.put_blob` stores the value and returns the name. It goes when the view is removed.
+`store.blobs.put` stores the value and returns the name. It goes when the view is removed.
 `redact=` does not see the bytes: redact them before they are stored.
 """
 

@@ -119,7 +119,7 @@ async def test_the_diff_of_data_that_comes_and_goes(manager: Manager) -> None:
     for state in ([1, 2], [1, 3]):
         async with manager.turn("shop/1") as ctx:
             ctx.update("numbers", state)
-    await manager.clear("shop/1")
+    await manager.delete("shop/1")
     async with aclosing(manager.watch("shop/1", since=0)) as changes:
         diffs = [(await anext(changes)).changes[0].diff for _ in range(3)]
     assert diffs == [

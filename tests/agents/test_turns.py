@@ -390,12 +390,12 @@ async def test_a_cleared_scope_holds_nothing_and_keeps_its_history(
     first = await put(manager, "shop/1", 1)
     await put(manager, "shop/1", 2, key="other")
     await put(manager, "shop/2", 3)
-    await manager.clear("shop/1")
+    await manager.delete("shop/1")
     other = await open_manager()
     assert list(await other.dump_state()) == ["shop/2"]
     then = await other.get_agent_states("shop/1", Cart, version=first)
     assert then["cart"].state.total == 1
-    assert [v.label for v in await other.history("shop/1")][-1] == "cleared"
+    assert [v.label for v in await other.history("shop/1")][-1] == "deleted"
     await put(manager, "shop/1", 4)
     assert await stored(manager, "shop/1") == Cart(total=4)
 

@@ -244,7 +244,7 @@ async def test_neighbours_are_merged_and_hold_the_same(place: Place) -> None:
         await store.archive(everything=True)
     assert len(place.files()) < FAN
     assert await ids(await place.open(), "s") == [f"u{n}" for n in range(FAN + 2)]
-    assert await store.query(kinds.updates("s"), len) == FAN + 2
+    assert await store.view(kinds.updates("s"), len) == FAN + 2
 
 
 async def test_a_run_is_cut_by_subject_and_read_as_one(

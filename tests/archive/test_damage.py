@@ -154,7 +154,7 @@ async def test_a_file_without_its_list_costs_what_it_may_hold(place: Place, root
         with pytest.raises(foldlog.LogCorrupt, match=first.name):
             await ids(store, session)
     with pytest.raises(foldlog.LogCorrupt, match=first.name):
-        await store.delete(kinds.updates("hot"))
+        await store.erase(kinds.updates("hot"))
     assert [page async for page in store._core.log.scan(0, after=first.last)]
 
 
@@ -299,7 +299,7 @@ async def test_a_link_that_leads_out_of_the_archive_is_not_followed(
     with pytest.raises(foldlog.LogCorrupt, match="not in the archive"):
         await ids(store, "old")
     before = outside.read_bytes()
-    await store.forget_archived(first.name)
+    await store.archive(forget=first.name)
     assert not (root / first.name).is_symlink()
     assert outside.read_bytes() == before
 
@@ -319,13 +319,12 @@ async def test_a_strangers_file_stays_and_harms_nobody(place: Place, root: Path)
 async def test_a_lost_file_is_given_up(place: Place, root: Path) -> None:
     first, _ = await two_files(place)
     store = await place.open()
-    with pytest.raises(foldlog.ConfigurationError, match="is whole"):
-        await store.forget_archived(first.name)
-    with pytest.raises(foldlog.ConfigurationError, match="names no file"):
-        await store.forget_archived("another.parquet")
+    with pytest.raises(foldlog.Misuse, match="is whole"):
+        await store.archive(forget=first.name)
+    with pytest.raises(foldlog.NotFound, match="no file"):
+        await store.archive(forget="another.parquet")
     flip_footer(root / first.name)
-    lost = await store.forget_archived(first.name)
-    assert (lost.where, lost.sequence) == (first.name, first.last)
+    assert (await store.archive(forget=first.name)).forgotten == first.name
     reader = await place.open()
     assert await ids(reader, "old") == []
     assert await ids(reader, "both") == [f"new-{n}" for n in range(20)]

@@ -75,7 +75,7 @@ async def test_the_log_says_what_it_no_longer_has(store: foldlog.Store, tmp_path
     assert found.reason.startswith("the session as it was then was erased since: it was cleared")
     with pytest.raises(foldlog.PastErased):
         await write_bundle(store, "b", tmp_path / "late", until=until)
-    await store.delete(foldlog.kinds.events("trace a"))
+    await store.erase(foldlog.kinds.events("trace a"))
     found = (await verify_bundle_with_log(store, other)).findings[0]
     assert "it was erased since, or was never there" in found.reason
     assert found.where.startswith("shard 0, sequence ")

@@ -50,7 +50,7 @@ def test_a_damaged_file_is_named_and_given_up(
     assert [each["where"] for each in json.loads(verify.stdout)["findings"]][-1] == name
     assert run("archive", "--path", data, "--forget", file.name).code == 2  # nobody can be asked
     forgotten = run("archive", "--path", data, "--forget", file.name, "--yes", "--json")
-    assert (forgotten.code, json.loads(forgotten.stdout)["where"]) == (0, name)
+    assert (forgotten.code, json.loads(forgotten.stdout)["file"]) == (0, name)
     verify = run("verify", "--path", data, "--json")
     assert (verify.code, json.loads(verify.stdout)["accepted"][0]["where"]) == (0, name)
     assert "accepted loss" in run("verify", "--path", data).stdout

@@ -156,7 +156,7 @@ async def test_a_view_that_was_deleted_takes_the_same(
 ) -> None:
     key = foldlog.kinds.updates("session")
     await store.save_update(update("same", content="old"))
-    await store.delete(key)
+    await store.erase(key)
     for _ in range(2):
         await store.save_update(update("same", content="new"))
     for reader in (store, await reopen()):

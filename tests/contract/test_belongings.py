@@ -128,8 +128,8 @@ async def test_what_the_facades_keep_for_a_session_goes_with_it(
 async def test_each_facade_deletes_what_it_keeps(store: foldlog.Store, reopen: OpenStore) -> None:
     await fill_facades(store)
     other = await reopen()
-    await other.agents.delete("writer/1")
-    await other.scoped.clear(AGENT, "goal")
+    await other.agents.erase("writer/1")
+    await other.scoped.erase(AGENT, "goal")
     for reader in (other, store):
         left = await facade_contents(reader)
         assert left.keys() == {"steps", "keys", "history"}
@@ -141,7 +141,7 @@ async def test_a_token_to_what_was_deleted_opens_nothing_again(store: foldlog.St
     async with store.agents.turn("writer/1") as turn:
         turn.update("draft", Draft(text="first"))
         token = turn.share("draft")
-    await store.agents.delete("writer/1")
+    await store.agents.erase("writer/1")
     async with store.agents.turn("writer/1") as turn:
         turn.update("draft", Draft(text="second"))
     with pytest.raises(ShareRefused):
@@ -154,7 +154,7 @@ async def test_a_sessions_memory_deletes_itself(store: foldlog.Store, reopen: Op
         memory = await session.memory(config, key=MEMORY)
         await memory.add_turn(ConversationTurn("hello", "hi", ts=1.0))
         assert await (await reopen()).load_memory_state(MEMORY) is not None
-        await memory.delete()
+        await memory.erase()
         assert memory.state.turns == ()
         assert await (await reopen()).load_memory_state(MEMORY) is None
         await memory.add_turn(ConversationTurn("hello", "hi", ts=1.0))
@@ -261,7 +261,7 @@ async def test_each_can_be_deleted_by_itself(
 ) -> None:
     await fill(store)
     key = [kinds.memory(MEMORY), kinds.pauses("token"), kinds.bindings("far")][number]
-    await (await reopen()).delete(key)
+    await (await reopen()).erase(key)
     assert len(await contents(store)) == 2
     await fill(store)  # also a repetition counts
     assert len(await contents(store)) == 3
@@ -271,15 +271,15 @@ async def test_a_session_that_is_forked_keeps_its_views(store: foldlog.Store) ->
     await store.save_update(update("u", "trip"))
     await store.fork("trip")
     with pytest.raises(foldlog.SessionHasForks):
-        await store.delete(kinds.updates("trip"))
+        await store.erase(kinds.updates("trip"))
     assert len(await store.list_updates("trip", consistency="strong")) == 1
 
 
 async def test_what_has_no_records_cannot_be_deleted(reopen: OpenStore) -> None:
     count = foldlog.Kind("counted", of=kinds.updates, fold=foldlog.Fold(int, lambda n, *_: n + 1))
     store = await reopen(kinds=[count])
-    with pytest.raises(foldlog.PayloadError, match="delete from updates"):
-        await store.delete(count("trip"))
+    with pytest.raises(foldlog.PayloadError, match="erase updates"):
+        await store.erase(count("trip"))
 
 
 # --- what cannot be read ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Remote bindings beyond `test_kit`: `list_trace_bindings`."""
+"""Remote bindings beyond `test_kit`: those of a trace."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ async def test_a_binding_comes_back_as_it_was(store: foldlog.Store, reopen: Open
         metadata={"raw": b"\x00\xff", "nested": [{"n": 10**30}]},
     )
     await store.save_remote_binding(saved)
-    assert await store.list_trace_bindings("trace") == [saved]
-    assert await (await reopen()).list_trace_bindings("trace") == [saved]
+    assert await store.list_bindings(trace_id="trace") == [saved]
+    assert await (await reopen()).list_bindings(trace_id="trace") == [saved]
 
 
 async def test_unknown_traces_and_routers_have_no_bindings(store: foldlog.Store) -> None:
-    assert await store.list_trace_bindings("nonexistent") == []
+    assert await store.list_bindings(trace_id="nonexistent") == []
     assert await store.list_bindings(router_session_id="nonexistent") == []
     assert await store.find_binding(**QUERY) is None
 
@@ -40,8 +40,8 @@ async def test_a_binding_is_replaced_by_its_key(store: foldlog.Store, reopen: Op
     for port in (1, 2, 1, 3, 1):
         await store.save_remote_binding(binding(agent_url=f"http://worker:{port}"))
     expected = [binding(agent_url="http://worker:1")]
-    assert await store.list_trace_bindings("trace") == expected
-    assert await (await reopen()).list_trace_bindings("trace") == expected
+    assert await store.list_bindings(trace_id="trace") == expected
+    assert await (await reopen()).list_bindings(trace_id="trace") == expected
 
 
 async def test_each_part_of_the_key_tells_bindings_apart(store: foldlog.Store) -> None:
@@ -54,10 +54,10 @@ async def test_each_part_of_the_key_tells_bindings_apart(store: foldlog.Store) -
     ]
     for each in (*saved, binding("a", trace_id="other")):
         await store.save_remote_binding(each)
-    found = await store.list_trace_bindings("trace")
+    found = await store.list_bindings(trace_id="trace")
     assert len(found) == len(saved)
     assert all(each in found for each in saved)
-    assert await store.list_trace_bindings("other") == [binding("a", trace_id="other")]
+    assert await store.list_bindings(trace_id="other") == [binding("a", trace_id="other")]
 
 
 async def test_a_terminal_binding_is_listed_but_not_found(
@@ -72,7 +72,7 @@ async def test_a_terminal_binding_is_listed_but_not_found(
         assert found.task_id == "a"
         listed = by_task(list(await reader.list_bindings(router_session_id="router")))
         assert {name: b.is_terminal for name, b in listed.items()} == {"a": False, "b": True}
-        in_trace = by_task(list(await reader.list_trace_bindings("trace")))
+        in_trace = by_task(list(await reader.list_bindings(trace_id="trace")))
         assert in_trace == listed
 
 
@@ -81,7 +81,7 @@ async def test_bindings_belong_to_the_caller(store: foldlog.Store) -> None:
     await store.save_remote_binding(binding(**ROUTED, metadata=metadata))
     metadata["tags"].append("b")
     for _ in range(2):
-        [listed] = await store.list_trace_bindings("trace")
+        [listed] = await store.list_bindings(trace_id="trace")
         assert listed.metadata == {"tags": ["a"]}
         listed.metadata["tags"].append("c")
         listed.agent_url = "http://elsewhere"

@@ -18,6 +18,7 @@ from foldlog.subjects import blob
 from tests.conftest import OpenStore
 from tests.contract.test_artifact_bytes import blob_names, blobs_of
 from tests.contract.test_belongings import damage
+from tests.support.degrading import failures_of
 
 SCOPE, LARGE = Scope.session("session"), "x" * 300_000
 DATA = b"content" * 50_000
@@ -46,9 +47,9 @@ async def films(reopen: OpenStore) -> foldlog.Store:
 async def film(store: foldlog.Store, session_id: str, data: bytes = DATA) -> str:
     """Save a film; return the name of its bytes."""
     key = FILMS(session_id)
-    name = await store.put_blob(key, data)
+    name = await store.blobs.put(key, data)
     await store.append(key, Filmed("a film", name))
-    await store.keep_blob(key, name, data)
+    await store.blobs.keep(key, name, data)
     return name
 
 
@@ -63,7 +64,7 @@ async def cut_short(work: Awaitable[object]) -> None:
 
 
 async def delete(store: foldlog.Store, session_id: str) -> object:
-    return await store.delete(FILMS(session_id))
+    return await store.erase(FILMS(session_id))
 
 
 async def clear(store: foldlog.Store, session_id: str) -> object:
@@ -87,8 +88,8 @@ async def test_a_large_value_goes_with_its_view_and_with_no_other(
     assert len(await blob_names(films)) == 2  # the same bytes, stored for each
     await remove(films, "a")
     other = await reopen(kinds=[FILMS])
-    assert await other.read_blob(FILMS("a"), names["a"]) is None
-    assert await other.read_blob(FILMS("b"), names["b"]) == DATA
+    assert await other.blobs.read(FILMS("a"), names["a"]) is None
+    assert await other.blobs.read(FILMS("b"), names["b"]) == DATA
     await remove(films, "b")
     assert await blob_names(films) == set()
 
@@ -108,21 +109,21 @@ async def test_a_fork_reads_what_its_origin_names(films: foldlog.Store) -> None:
     name = await film(films, "session")
     await films.fork("session", to="fork")
     own = await film(films, "fork", b"own")
-    assert await films.read_blob(FILMS("fork"), name) == DATA
+    assert await films.blobs.read(FILMS("fork"), name) == DATA
     await films.clear_session("fork")
-    assert await films.read_blob(FILMS("session"), name) == DATA
-    assert await films.read_blob(FILMS("fork"), own) is None
+    assert await films.blobs.read(FILMS("session"), name) == DATA
+    assert await films.blobs.read(FILMS("fork"), own) is None
     assert len(await blob_names(films)) == 1
 
 
 async def test_a_value_that_was_removed_since_is_past(films: foldlog.Store) -> None:
     name = await film(films, "session")
     past = films.at(await films.position())
-    assert await past.read_blob(FILMS("session"), name) == DATA
-    await films.remove_blob(FILMS("session"), name)
-    assert await films.read_blob(FILMS("session"), name) is None
+    assert await past.blobs.read(FILMS("session"), name) == DATA
+    await films.blobs.remove(FILMS("session"), name)
+    assert await films.blobs.read(FILMS("session"), name) is None
     with pytest.raises(foldlog.PastErased):
-        await past.read_blob(FILMS("session"), name)
+        await past.blobs.read(FILMS("session"), name)
 
 
 async def test_bytes_that_were_changed_or_cut_are_an_error(films: foldlog.Store) -> None:
@@ -132,16 +133,16 @@ async def test_bytes_that_were_changed_or_cut_are_an_error(films: foldlog.Store)
     await blobs.delete(held.subject, name)
     await blobs.put(held.subject, name, DATA[:-1] + b"?")
     with pytest.raises(foldlog.LogCorrupt, match="other bytes than were saved"):
-        await films.read_blob(FILMS("session"), name)
+        await films.blobs.read(FILMS("session"), name)
     await blobs._side.purge(f"*.1.{name}.{held.subject}")
     with pytest.raises(foldlog.LogCorrupt, match="chunk 2 of 3 is missing"):
-        await films.read_blob(FILMS("session"), name)
+        await films.blobs.read(FILMS("session"), name)
 
 
 async def test_what_belongs_to_nothing_is_refused(films: foldlog.Store) -> None:
     unknown = foldlog.Kind("unknown", keys=("id",), fold=foldlog.every)
     for key in (FILMS(""), unknown("a")):
-        for call in (films.put_blob(key, b"x"), films.read_blob(key, "x")):
+        for call in (films.blobs.put(key, b"x"), films.blobs.read(key, "x")):
             with pytest.raises((foldlog.InvalidId, foldlog.ConfigurationError)):
                 await call
 
@@ -154,11 +155,11 @@ async def test_a_value_is_there_though_its_view_was_removed_before_its_record(
 ) -> None:
     key = FILMS("session")
     await film(films, "session", b"before")
-    name = await films.put_blob(key, DATA)
+    name = await films.blobs.put(key, DATA)
     await films.clear_session("session")
     await films.append(key, Filmed("after", name))
-    await films.keep_blob(key, name, DATA)
-    assert await films.read_blob(key, name) == DATA
+    await films.blobs.keep(key, name, DATA)
+    assert await films.blobs.read(key, name) == DATA
     assert [each.name for each in await blob_names(films)] == [name]
 
 
@@ -191,19 +192,19 @@ async def test_in_a_block_a_value_is_kept_when_its_record_is_there(
     async with films.atomic():
         name = await film(films, "session")
         await other.clear_session("session")
-    assert await films.read_blob(key, name) == DATA
+    assert await films.blobs.read(key, name) == DATA
 
     async def fail() -> None:
         async with films.atomic():
-            await films.remove_blob(key, name)
+            await films.blobs.remove(key, name)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail()
-    assert await films.read_blob(key, name) == DATA
+    assert await films.blobs.read(key, name) == DATA
     async with films.atomic():
-        await films.remove_blob(key, name)
-    assert await films.read_blob(key, name) is None
+        await films.blobs.remove(key, name)
+    assert await films.blobs.read(key, name) is None
 
 
 async def test_an_artifact_of_a_block_is_there_though_its_session_was_cleared(
@@ -225,13 +226,13 @@ async def test_a_block_says_that_what_follows_it_failed(
 
     degrading = await reopen(kinds=[FILMS], on_error="degrade")
     for store in (films, degrading):
-        name = await store.put_blob(FILMS("session"), DATA)
+        name = await store.blobs.put(FILMS("session"), DATA)
         monkeypatch.setattr(blobs_of(store), "put", fail)
 
         async def save(store: foldlog.Store = store, name: str = name) -> None:
             async with store.atomic():
                 await store.append(FILMS("session"), Filmed("a film", name))
-                await store.keep_blob(FILMS("session"), name, DATA)
+                await store.blobs.keep(FILMS("session"), name, DATA)
 
         if store is films:
             with pytest.raises(foldlog.AppendUnknown, match="what follows the block failed"):
@@ -239,7 +240,7 @@ async def test_a_block_says_that_what_follows_it_failed(
         else:
             await save()
         monkeypatch.undo()
-    assert degrading.degraded == {"atomic": 1}
+    assert failures_of(degrading) == {"atomic": 1}
     assert len(await films.view(FILMS("session"), consistency="strong")) == 2
 
 
@@ -286,9 +287,9 @@ async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_remov
     assert held == ([] if moment == "tombstone" else saved)
     assert {each.name for each in await blob_names(films)} == set(held)
     for name in held:
-        assert await films.read_blob(key, name) == DATA
+        assert await films.blobs.read(key, name) == DATA
     for name in {*saved} - {*held}:
-        assert await films.read_blob(key, name) is None
+        assert await films.blobs.read(key, name) is None
 
 
 @pytest.mark.parametrize("moment", ["before the tombstones", "behind them"])
@@ -297,13 +298,13 @@ async def test_what_is_saved_while_all_is_cleared_has_its_bytes_or_is_removed(
 ) -> None:
     other, key, bury = await reopen(kinds=[FILMS]), FILMS("session"), removal.bury_unread
     await film(films, "session", b"before")
-    name = await other.put_blob(key, DATA)
+    name = await other.blobs.put(key, DATA)
 
     async def burying(*args: Any) -> None:
         if moment == "behind them":
             await bury(*args)
         await other.append(key, Filmed("meanwhile", name))
-        await other.keep_blob(key, name, DATA)
+        await other.blobs.keep(key, name, DATA)
         if moment == "before the tombstones":
             await bury(*args)
 
@@ -313,7 +314,7 @@ async def test_what_is_saved_while_all_is_cleared_has_its_bytes_or_is_removed(
     held = [each.film for each in await films.view(key, consistency="strong")]
     assert held == ([name] if moment == "behind them" else [])
     for each in held:
-        assert await films.read_blob(key, each) == DATA
+        assert await films.blobs.read(key, each) == DATA
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -321,9 +322,9 @@ async def test_a_sweep_and_a_clearing_of_all_pass_over_what_is_damaged(
     films: foldlog.Store, whole: bool
 ) -> None:
     await film(films, "session")
-    await films.put_blob(FILMS("lost"), b"lost")
+    await films.blobs.put(FILMS("lost"), b"lost")
     await damage(films, films._core.subject(FILMS, "session"), whole=whole)
-    assert await films.sweep_blobs(older_than=0) == 1
+    assert await films.blobs.sweep(older_than=0) == 1
     assert len(await blob_names(films)) == 1
     await films.clear(films.log.namespace.name)
     assert await blob_names(films) == set()
@@ -334,17 +335,17 @@ async def test_a_sweep_removes_what_no_record_names(
     films: foldlog.Store, reopen: OpenStore
 ) -> None:
     kept = await film(films, "session")
-    await films.put_blob(FILMS("session"), b"lost")
-    await films.put_blob(FILMS("nobody"), b"lost, too")
+    await films.blobs.put(FILMS("session"), b"lost")
+    await films.blobs.put(FILMS("nobody"), b"lost, too")
     cut_short = blob(films._core.subject(FILMS, "session").name, f"{'0' * 64}-cut", 0)
     await blobs_of(films)._side.put([(cut_short, b"the first part")])
     await films.fork("session", to="fork")
-    assert await films.sweep_blobs() == 0  # their records may still come
+    assert await films.blobs.sweep() == 0  # their records may still come
     knows_no_films = await reopen()
-    assert await knows_no_films.sweep_blobs(older_than=0) == 0
-    assert await films.sweep_blobs(older_than=0) == 3
+    assert await knows_no_films.blobs.sweep(older_than=0) == 0
+    assert await films.blobs.sweep(older_than=0) == 3
     assert [each.name for each in await blob_names(films)] == [kept]
-    assert await films.read_blob(FILMS("fork"), kept) == DATA
+    assert await films.blobs.read(FILMS("fork"), kept) == DATA
 
 
 @pytest.mark.parametrize("moment", ["before the bytes", "after the bytes"])
@@ -360,7 +361,7 @@ async def test_the_bytes_of_a_value_that_was_never_written_are_swept(
     await cut_short(store.scoped.write(SCOPE, "lost", "y" * 300_000))
     monkeypatch.undo()
 
-    await store.sweep_blobs(older_than=0)
+    await store.blobs.sweep(older_than=0)
     assert await blob_names(store) == kept
     assert await store.scoped.read(SCOPE, "kept") == LARGE
     assert await store.scoped.write(SCOPE, "lost", "y" * 300_000)
@@ -379,7 +380,7 @@ async def test_the_bytes_of_an_artifact_that_was_never_saved_are_swept(
     await cut_short(store.artifact_store.put_bytes(DATA, scope=scope))
     monkeypatch.undo()
     assert len(await blob_names(store)) == 2
-    assert await store.sweep_blobs(older_than=0) == 1
+    assert await store.blobs.sweep(older_than=0) == 1
     assert await store.artifact_store.get(saved.id) == b"saved"
 
 

@@ -268,7 +268,7 @@ async def test_clear_removes_everything(store: foldlog.Store, reopen: OpenStore)
         assert await reader.load_history("loose", consistency="strong") == []
         assert await reader.load_memory_state("key", consistency="strong") is None
         assert await reader.load_planner_state("token") is None
-        assert await reader.list_trace_bindings("trace", consistency="strong") == []
+        assert await reader.list_bindings(trace_id="trace", consistency="strong") == []
         assert (await reader.list_bindings(router_session_id="router", consistency="strong")) == []
         assert await reader.artifact_store.list() == []
 

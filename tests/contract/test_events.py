@@ -46,9 +46,8 @@ async def test_equal_events_with_and_without_the_global_trace_are_different(
     assert await store.load_history("__global__") == [event(None), event("__global__")]
 
 
-@pytest.mark.parametrize("method", ["save_events", "save_events_bulk"])
-async def test_bulk_saves_in_order_and_once(store: foldlog.Store, method: str) -> None:
-    save = getattr(store, method)
+async def test_bulk_saves_in_order_and_once(store: foldlog.Store) -> None:
+    save = store.save_events
     events = [event(f"trace-{i % 3}", 1.0, node_name=f"n{i}") for i in range(30)]
     await store.save_event(events[4])
     await save([])

@@ -45,7 +45,7 @@ async def test_hostile_traces_never_collide(store: foldlog.Store, reopen: OpenSt
             assert await reader.load_history(id_) == [event(id_, float(n))]
             assert await reader.list_planner_events(id_) == [planner_event(float(n))]
             assert await reader.get_trajectory(id_, "session") == trajectory(str(n))
-            [bound] = await reader.list_trace_bindings(id_)
+            [bound] = await reader.list_bindings(trace_id=id_)
             assert bound == binding("task", trace_id=id_, agent_url=str(n))
         assert await reader.list_traces("session", 1_000) == HOSTILE[::-1]
 
@@ -125,7 +125,6 @@ WRITES: dict[str, Call] = {
     "trajectory.trace_id": lambda s, x: s.save_trajectory(x, "session", trajectory()),
     "trajectory.session_id": lambda s, x: s.save_trajectory("trace", x, trajectory()),
     "planner_event.trace_id": lambda s, x: s.save_planner_event(x, planner_event()),
-    "old_planner_event.trace_id": lambda s, x: s.save_event(x, planner_event()),
     "clear_session": lambda s, x: s.clear_session(x),
     "terminal.trace_id": lambda s, x: s.mark_binding_terminal(
         trace_id=x, context_id=None, task_id="task"
@@ -133,7 +132,7 @@ WRITES: dict[str, Call] = {
 }
 READS: dict[str, Call] = {
     "load_history": lambda s, x: s.load_history(x),
-    "list_trace_bindings": lambda s, x: s.list_trace_bindings(x),
+    "list_trace_bindings": lambda s, x: s.list_bindings(trace_id=x),
     "list_bindings": lambda s, x: s.list_bindings(router_session_id=x),
     "load_planner_state": lambda s, x: s.load_planner_state(x),
     "load_memory_state": lambda s, x: s.load_memory_state(x),
@@ -144,7 +143,6 @@ READS: dict[str, Call] = {
     "get_trajectory.session": lambda s, x: s.get_trajectory("trace", x),
     "list_traces": lambda s, x: s.list_traces(x),
     "list_planner_events": lambda s, x: s.list_planner_events(x),
-    "get_events": lambda s, x: s.get_events(x),
     "watch_updates": lambda s, x: anext(s.watch_updates(x)),
     "watch_steering": lambda s, x: anext(s.watch_steering(x)),
     "watch_events": lambda s, x: anext(s.watch_events(x)),
@@ -211,7 +209,7 @@ async def test_every_place_for_a_payload_is_exact(store: foldlog.Store, reopen: 
     assert same(loaded.progress, payload)
     assert same(loaded.context_snapshot.tool_context, payload)
     assert same((await reader.list_updates("session"))[0].content, payload)
-    assert same((await reader.list_trace_bindings("trace"))[0].metadata, payload)
+    assert same((await reader.list_bindings(trace_id="trace"))[0].metadata, payload)
     assert same((await reader.list_planner_events("trace"))[0].extra, payload)
     found = await reader.get_trajectory("trace", "session")
     assert found is not None

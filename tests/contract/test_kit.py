@@ -78,10 +78,6 @@ class TestExactPayloads(testing.ExactPayloadsContract):
     """Payloads beyond JSON."""
 
 
-class TestAliases(testing.AliasesContract):
-    """Old names."""
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("contract", [testing.UpdatesContract, testing.SteeringContract])
 async def test_paging_loses_nothing_of_ten_thousand(

@@ -42,7 +42,7 @@ async def test_an_id_stands_for_one_message_of_each_conversation(store: foldlog.
     await store.append_messages("session", said("a", "b"))
     await store.append_messages("session", await store.list_messages("session"), conversation="c")
     await store.append_messages("session", said("a"), conversation="c")
-    await store.clear_messages("session")
+    await store.delete_messages("session")
     found = await store.list_messages("session", conversation="c")
     assert [(each.id, each.conversation) for each in found] == [("a", "c"), ("b", "c")]
     with pytest.raises(foldlog.InvalidId):
@@ -63,7 +63,7 @@ async def test_what_was_removed_stays_removed(store: foldlog.Store) -> None:
     await store.append_messages("session", said("b", "c"))  # a late retry
     assert ids_of(await store.list_messages("session")) == ["a", "c"]
     then = await store.position()
-    await store.clear_messages("session")
+    await store.delete_messages("session")
     assert await store.list_messages("session") == []
     assert await store.pop_message("session") is None
     with pytest.raises(AppendConflict):
@@ -90,7 +90,7 @@ async def test_a_writer_that_has_not_seen_the_last_version_adds_nothing(
         await store.append_messages("session", said("c", "d"), expected=1)
     assert (error.value.expected, error.value.actual) == (1, 2)
     key = kinds.messages("session")
-    assert await store.query(key, lambda found: found["main"].version, consistency="strong") == 2
+    assert await store.view(key, lambda found: found["main"].version, consistency="strong") == 2
     assert ids_of(await store.list_messages("session")) == ["a", "b"]
 
 

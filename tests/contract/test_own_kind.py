@@ -67,17 +67,17 @@ MAP, TICKET = b"map " * 100_000, b"ticket " * 100_000
 
 async def save(store: foldlog.Store, session_id: str, name: str, data: bytes) -> None:
     key = FILES(session_id, name)
-    blob = await store.put_blob(key, data)
+    blob = await store.blobs.put(key, data)
     async with store.atomic():
         await store.append(key, Saved(name.title(), blob))
         await store.append(FOLDER(session_id), Listed(name, name.title()))
-    await store.keep_blob(key, blob, data)
+    await store.blobs.keep(key, blob, data)
 
 
 async def load(store: foldlog.Store, session_id: str, name: str) -> bytes | None:
     key = FILES(session_id, name)
     saved: Any = await store.view(key, consistency="strong")
-    return None if saved is None else await store.read_blob(key, saved.data)
+    return None if saved is None else await store.blobs.read(key, saved.data)
 
 
 async def folder(store: foldlog.Store, session_id: str) -> dict[str, str]:
@@ -101,7 +101,7 @@ async def saved(reopen: OpenStore) -> foldlog.Store:
 async def test_a_file_that_is_deleted_takes_its_bytes_and_its_entry_along(
     saved: foldlog.Store, reopen: OpenStore
 ) -> None:
-    await saved.delete(FILES("trip", "map"))
+    await saved.erase(FILES("trip", "map"))
     for store in (saved, await reopen(kinds=KINDS)):
         assert await folder(store, "trip") == {"ticket": "Ticket"}
         assert await load(store, "trip", "map") is None
@@ -110,7 +110,7 @@ async def test_a_file_that_is_deleted_takes_its_bytes_and_its_entry_along(
 
 
 async def test_all_files_go_together(saved: foldlog.Store) -> None:
-    await saved.delete_all(FILES, "trip")
+    await saved.erase(FILES, "trip")
     assert await folder(saved, "trip") == {}
     assert await large_values(saved) == 0
 
@@ -137,7 +137,7 @@ async def test_a_fork_shares_the_bytes_and_removes_only_its_own_view(
     fork = await saved.fork("trip")
     assert await large_values(saved) == 2
     assert await load(saved, fork, "map") == MAP
-    await saved.delete(FILES(fork, "map"))
+    await saved.erase(FILES(fork, "map"))
     await save(saved, fork, "ticket", MAP)
     for store in (saved, await reopen(kinds=KINDS)):
         assert await folder(store, fork) == {"ticket": "Ticket"}
@@ -198,8 +198,8 @@ async def test_words_that_fail_cost_no_reader_the_record(reopen: OpenStore) -> N
 
 async def test_a_sweep_takes_only_what_no_record_names(saved: foldlog.Store) -> None:
     key: Key[Any] = FILES("trip", "map")
-    await saved.put_blob(key, b"its program died")
-    assert await saved.sweep_blobs(older_than=0) == 1
+    await saved.blobs.put(key, b"its program died")
+    assert await saved.blobs.sweep(older_than=0) == 1
     assert await load(saved, "trip", "map") == MAP
 
 

@@ -14,7 +14,7 @@ async def test_a_view_that_is_in_memory_is_looked_at_at_once(reopen: OpenStore) 
     store, key = await reopen(), kinds.tasks("session")
     assert store.peek(key, len) is None  # nobody has read it
     await store.save_task(task(task_id="one"))
-    assert await store.query(key, len) == 1
+    assert await store.view(key, len) == 1
     assert store.peek(key, len) == 1
     async with store.atomic():
         await store.save_task(task(task_id="two"))

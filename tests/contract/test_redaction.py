@@ -19,6 +19,7 @@ from tests.conftest import OpenStore
 from tests.redaction.leaks import LEAKY, MASK, SECRET, Hook, masked, raw
 from tests.redaction.saves import CASES
 from tests.support.build import binding, event, planner_event, trajectory, update
+from tests.support.degrading import failures_of
 from tests.support.flaky import FlakyLog, files, spooling
 from tests.support.in_memory_first import in_memory_first
 from tests.support.stores import appended
@@ -68,7 +69,7 @@ async def test_readers_get_the_redacted_objects(reopen: OpenStore) -> None:
         assert saved.context_snapshot.session_id == "session"
         assert [u.content for u in await reader.list_updates("session")] == [masked(LEAKY)]
         assert await reader.get_trajectory("trace", "session") == trajectory(MASK)
-        assert await reader.list_trace_bindings("trace") == [binding(metadata=masked(LEAKY))]
+        assert await reader.list_bindings(trace_id="trace") == [binding(metadata=masked(LEAKY))]
         [ref] = await reader.artifact_store.list(scope=ArtifactScope(session_id="session"))
         assert (ref.filename, ref.source) == (MASK, masked(LEAKY))
         assert await reader.artifact_store.get(ref.id) == MASK.encode()
@@ -158,7 +159,7 @@ async def test_a_degrading_store_drops_counts_and_says_so(
 
     store = await reopen(redact=leaky, on_error="degrade")
     await store.save_update(update("u", content=LEAKY))
-    assert store.degraded == {"save_update": 1}
+    assert failures_of(store) == {"save_update": 1}
     [line] = [record for record in caplog.records if hasattr(record, "exception")]
     assert line.levelno == logging.ERROR
     assert SECRET not in line.__dict__["exception"]

@@ -54,7 +54,7 @@ async def test_a_cleared_view_begins_with_what_remains_of_it(reopen: OpenStore, 
     for number in range(2):
         await store.append(tokens("trip"), Used("a"), Used(f"{number}"))
         if how == "delete":
-            await store.delete(tokens("trip"))
+            await store.erase(tokens("trip"))
         else:
             await getattr(store, how)("trip")
         assert await store.sessions() == []
@@ -81,10 +81,10 @@ async def test_a_deletion_may_be_refused(reopen: OpenStore) -> None:
     assert await other.view(tokens("trip"), consistency="strong") == Tokens(["b"])
     await store.append(tokens("trip"), Used("a"))
     with pytest.raises(InUse):  # though it may not have heard of that one
-        await other.delete(tokens("trip"), check=check)
+        await other.erase(tokens("trip"), check=check)
     assert await store.view(tokens("trip")) == Tokens(["b", "a"])
     await other.append(tokens("fall"), Used("b"))
-    await store.delete(tokens("fall"), check=check)
+    await store.erase(tokens("fall"), check=check)
     assert await other.view(tokens("fall"), consistency="strong") == Tokens(gone=["b"])
 
 
@@ -98,6 +98,6 @@ async def test_a_deletion_of_any_kind_may_be_refused(store: foldlog.Store) -> No
 
     ref = await store.artifact_store.put_bytes(b"x", scope=ArtifactScope(session_id="trip"))
     with pytest.raises(Held):
-        await store.delete(foldlog.kinds.artifacts("trip"), check=check)
+        await store.erase(foldlog.kinds.artifacts("trip"), check=check)
     assert await store.artifact_store.get(ref.id) == b"x"
-    await store.delete(foldlog.kinds.artifacts("fall"), check=check)
+    await store.erase(foldlog.kinds.artifacts("fall"), check=check)

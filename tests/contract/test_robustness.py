@@ -98,7 +98,6 @@ REFUSED: dict[str, Call] = {
         foldlog.SteeringEvent.model_construct(session_id="session", task_id="t", event_id="e")
     ),
     "event: nothing": lambda s: s.save_event(None),  # type: ignore[arg-type]
-    "event: a trace alone": lambda s: s.save_event("trace"),
     "event: no payload": lambda s: s.save_event(event(payload=None)),
     "event: a text as payload": lambda s: s.save_event(event(payload="abc")),
     "event: a time beyond all time": lambda s: s.save_event(event(ts=10**400)),
@@ -321,7 +320,7 @@ NEWER: dict[str, tuple[Call, Call]] = {
     "pauses": (lambda s: s.save_planner_state("t", {}), lambda s: s.load_planner_state("t")),
     "bindings": (
         lambda s: s.save_remote_binding(binding()),
-        lambda s: s.list_trace_bindings("trace"),
+        lambda s: s.list_bindings(trace_id="trace"),
     ),
     "trajectory": (
         lambda s: s.save_trajectory("trace", "session", trajectory()),
@@ -358,7 +357,7 @@ CLOSED: dict[str, Call] = {
     "save_events": lambda s: s.save_events([event()]),
     "load_history": lambda s: s.load_history("trace"),
     "save_remote_binding": lambda s: s.save_remote_binding(binding()),
-    "list_trace_bindings": lambda s: s.list_trace_bindings("trace"),
+    "list_trace_bindings": lambda s: s.list_bindings(trace_id="trace"),
     "mark_binding_terminal": lambda s: s.mark_binding_terminal(
         trace_id="trace", context_id="ctx", task_id="task"
     ),

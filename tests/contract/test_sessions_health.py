@@ -20,7 +20,6 @@ METHODS = [
     "save_event",
     "load_history",
     "save_remote_binding",
-    "list_trace_bindings",
     "find_binding",
     "list_bindings",
     "mark_binding_terminal",
@@ -32,8 +31,6 @@ METHODS = [
     "list_tasks",
     "save_update",
     "list_updates",
-    "save_task_update",
-    "list_task_updates",
     "save_steering",
     "list_steering",
     "save_trajectory",
@@ -41,9 +38,7 @@ METHODS = [
     "list_traces",
     "save_planner_event",
     "list_planner_events",
-    "get_events",
     "save_events",
-    "save_events_bulk",
     "artifact_store",
     "clear_session",
     "clear",
@@ -183,7 +178,7 @@ async def test_a_rebuild_finds_what_was_there(store: foldlog.Store) -> None:
     assert await store.list_updates("session") == updates
     assert await store.list_tasks("session") == [task()]
     assert await store.load_history("trace") == [event()]
-    assert await store.list_trace_bindings("trace") == [binding()]
+    assert await store.list_bindings(trace_id="trace") == [binding()]
 
 
 async def test_one_projection_can_be_rebuilt_alone(store: foldlog.Store) -> None:

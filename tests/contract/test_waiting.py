@@ -14,6 +14,7 @@ import foldlog
 from foldlog import WaitingKind
 from foldlog.runs import RunPaused
 from foldlog.sessions import ContextPatch, MergeStrategy
+from foldlog_projections import waiting
 from tests.conftest import OpenStore
 
 PAUSE = {
@@ -159,7 +160,7 @@ async def test_a_save_that_waits_for_nobody_appends_nothing_else(store: foldlog.
     async with store.run("run") as run:
         await run.step("step", asyncio.sleep, 0)
     await store.save_task((await store.list_tasks("s"))[0])
-    assert await store.keys(store.kind("waiting")) == []
+    assert await store.keys(waiting.kind) == []
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ async def test_what_was_decided_by_another_door_waits_no_more(store: foldlog.Sto
         await session.resume_task("task")
     await store.answer(items[WaitingKind.QUESTION].id, "yes")
     await store.load_planner_state("token")
-    assert (await store.view("waiting", "0")) == {}
+    assert (await store.view(waiting.kind("0"))) == {}
     for kind, decision in (
         ("patch", "rejected"),
         ("task", "the task is now RUNNING"),
@@ -348,7 +349,7 @@ async def test_a_session_that_is_removed_leaves_nothing(store: foldlog.Store, wa
     await gate(store, session_id="other")
     gone = [item for item in await store.waiting() if item.session_id == "s"]
     await getattr(store, way)("s")
-    assert list(await store.view("waiting", "0")) == [(await only(store)).id]
+    assert list(await store.view(waiting.kind("0"))) == [(await only(store)).id]
     assert (await only(store)).session_id == "other"
     for item in gone:
         with pytest.raises(foldlog.NotWaiting):
@@ -361,7 +362,7 @@ async def test_what_belongs_to_a_session_waits_and_goes_with_it(store: foldlog.S
     assert [item.session_id for item in await store.waiting()] == ["s", "s"]
     assert await kinds(store, session_id="s") == ["pause", "question"]
     await store.clear_session("s")
-    assert await store.view("waiting", "0") == {}
+    assert await store.view(waiting.kind("0")) == {}
 
 
 async def test_a_run_that_is_removed_asks_no_more(store: foldlog.Store) -> None:
@@ -369,7 +370,7 @@ async def test_a_run_that_is_removed_asks_no_more(store: foldlog.Store) -> None:
     item = await only(store)
     await store.clear_session("run")
     assert await store.waiting() == []
-    assert await store.view("waiting", "0") == {}
+    assert await store.view(waiting.kind("0")) == {}
     with pytest.raises(foldlog.NotWaiting):
         await store.answer(item.id)
 

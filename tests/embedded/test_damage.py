@@ -11,6 +11,7 @@ import foldlog
 from foldlog import FoldlogError, LogCorrupt, LogRewound
 from tests.support.binary import nats_server
 from tests.support.build import update
+from tests.support.degrading import spool_of
 
 pytestmark = pytest.mark.skipif(nats_server() is None, reason="no nats-server is installed here")
 
@@ -108,8 +109,7 @@ async def test_a_log_that_ended_early_takes_no_saves_until_a_rebuild(
                 await store.save_update(update("new", session_id="another"))
         else:
             await store.save_update(update("new", session_id="another"))
-            assert store.spool is not None
-            assert store.spool.waiting == 1
+            assert spool_of(store).waiting == 1
     assert {type(each) for each in (await found(tmp_path)).values()} == {LogRewound}
     async with foldlog.connect(path=tmp_path) as store:
         await store.rebuild()

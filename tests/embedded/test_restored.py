@@ -21,6 +21,7 @@ from foldlog.telemetry.stores import jetstream
 from tests.processes.test_revival import end_supervisor
 from tests.support.binary import nats_server
 from tests.support.build import update
+from tests.support.degrading import spool_of
 from tests.support.server import LocalServer
 
 pytestmark = pytest.mark.skipif(nats_server() is None, reason="no nats-server is installed here")
@@ -120,10 +121,9 @@ async def test_a_degrading_store_keeps_what_it_is_given_until_the_log_is_accepte
         await save(store, 1)
         await backup.restore(store)
         await save(store, 2, 3)
-        assert store.spool is not None
-        assert store.spool.waiting == 2
+        assert spool_of(store).waiting == 2
         await store.rebuild()
-        while store.spool.waiting:
+        while spool_of(store).waiting:
             async with asyncio.timeout(PATIENCE):
                 await store.load_planner_state("none")  # which what waits comes before
         assert await ids(store) == ["0", "2", "3"]

@@ -35,7 +35,7 @@ async def test_an_earlier_time_answers_as_it_did(fresh: Open, tmp_path: Path, sh
             await store.save_update(update(f"u{n}", session))
         times.append(dt.datetime.now(dt.UTC))
     await store.save_event(event("trace"))
-    await store.delete(foldlog.kinds.updates("b"))
+    await store.erase(foldlog.kinds.updates("b"))
     await export(store, tmp_path / "all")
     await restore(copy, tmp_path / "all")
     late = dt.datetime.now(dt.UTC)

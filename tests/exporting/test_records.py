@@ -104,7 +104,7 @@ async def test_a_sessions_records_are_those_that_erasing_it_takes(reopen: OpenSt
 
 async def test_what_cannot_be_meant_is_refused(reopen: OpenStore) -> None:
     store = await reopen()
-    with pytest.raises(foldlog.ConfigurationError, match="no kind 'nope'"):
+    with pytest.raises(foldlog.NotFound, match="no kind 'nope'"):
         await read(store, kinds=["nope"])
     with pytest.raises(
         foldlog.PayloadError, match=r"until: @7,7 is of 2 shard\(s\), the log has 1"

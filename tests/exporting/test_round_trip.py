@@ -92,7 +92,7 @@ async def test_a_copy_is_the_same_log(fresh: Open, tmp_path: Path, shards: int) 
     assert await copy.scoped.read(Scope.session("a"), "k/2") == "large" * 60_000
     run = foldlog.kinds.runs("a", "run")
     step = (await copy.view(run)).steps["large"]
-    assert codec.decode(await copy.read_blob(run, step.blob)) == LARGE
+    assert codec.decode(await copy.blobs.read(run, step.blob)) == LARGE
     # It goes on as the original does: what it has is a repeat, and what was erased comes anew.
     for each in (store, copy):
         await each.save_update(update("u0", "gone"))

@@ -136,7 +136,7 @@ class Actor:
                 kept = await store.get_trajectory(key, key, consistency=consistency)
                 return [] if kept is None else [checked(kept.query, kept.metadata)]
             case "bindings":
-                bound = await store.list_trace_bindings(key, consistency=consistency)
+                bound = await store.list_bindings(trace_id=key, consistency=consistency)
                 return [checked(each.agent_url, each.metadata) for each in bound]
             case "scoped":
                 value = await store.scoped.read(SCOPE, key, consistency=consistency)

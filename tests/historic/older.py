@@ -347,10 +347,10 @@ async def _more_of(store: foldlog.Store, session: str) -> Any:
         "history": await store.load_history(trace),
         "events of the planner": await store.list_planner_events(trace),
         "trajectory": await store.get_trajectory(trace, session),
-        "bindings": await store.list_trace_bindings(trace),
+        "bindings": await store.list_bindings(trace_id=trace),
         "bindings of the router": await store.list_bindings(router_session_id=session),
         "feedback": [(e.score, e.comment, e.author) for e in await store.list_feedback(trace)],
-        "pause": (await store.view("pauses", f"token {session}")).waiting is not None,
+        "pause": (await store.view(foldlog.kinds.pauses(f"token {session}"))).waiting is not None,
         "managed": about,
     }
 

@@ -84,7 +84,7 @@ async def answers(store: foldlog.Store) -> Any:
         "list_updates of a task": await store.list_updates("session", task_id="other"),
         "list_tasks": await store.list_tasks("session"),
         "list_steering": await store.list_steering("session"),
-        "list_trace_bindings": await store.list_trace_bindings("trace"),
+        "list_trace_bindings": await store.list_bindings(trace_id="trace"),
         "list_bindings": await store.list_bindings(router_session_id="router"),
         "list_planner_events": await store.list_planner_events("trace"),
         "list_traces": await store.list_traces("session"),
@@ -93,7 +93,7 @@ async def answers(store: foldlog.Store) -> Any:
         "load_memory_state of a hashed key": await store.load_memory_state(LONG_KEY),
         "sessions": await store.sessions(),
         "cleared": await store.list_updates("gone"),
-        "pause": jsonable((await store.view("pauses", "token")).waiting.id[:41]),
+        "pause": jsonable((await store.view(foldlog.kinds.pauses("token"))).waiting.id[:41]),
     }
     return jsonable(read)
 

@@ -110,11 +110,13 @@ async def test_a_stored_log_reads_as_it_did_from_a_server(path: Path, embedded_p
 async def test_a_chain_brings_every_version_to_the_newest(registry: foldlog.Upcasters) -> None:
     registry.register(TYPE, 1)(in_cents)
     registry.register(TYPE, 2)(with_currency)
-    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[kind_of(Prices())]) as store:
-        prices = await store.view("prices", "agent")
+    async with foldlog.memory_store(
+        log=loaded(CHAIN), kinds=[prices_of := kind_of(Prices())]
+    ) as store:
+        prices = await store.view(prices_of("agent"))
         assert prices == {"search USD": 55, "fetch USD": 150, "search EUR": 12}
         assert (await store.rebuild("prices")).differing == ()
-        assert await store.view("prices", "agent") == prices
+        assert await store.view(prices_of("agent")) == prices
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,9 @@ async def test_a_missing_step_is_an_error_that_says_what_and_where(
     steps = {1: in_cents, 2: with_currency}
     for each in given:
         registry.register(TYPE, each)(steps[each])
-    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[kind_of(Count())]) as store:
+    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[count := kind_of(Count())]) as store:
         with pytest.raises(foldlog.MissingUpcaster) as error:
-            await store.view("count", "agent")
+            await store.view(count("agent"))
         found = error.value
         assert (found.type, found.version, found.sequence, found.index) == (
             (TYPE, version, sequence, 0)
@@ -154,11 +156,13 @@ async def test_what_an_upcaster_raises_is_told_with_its_position(
         return payload["nothing"]
 
     registry.register(TYPE, 2)(with_currency)
-    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[kind_of(Prices())]) as store:
+    async with foldlog.memory_store(
+        log=loaded(CHAIN), kinds=[prices_of := kind_of(Prices())]
+    ) as store:
         with pytest.raises(
             foldlog.LogCorrupt, match=r"upcaster from tool.priced version 1"
         ) as error:
-            await store.view("prices", "agent")
+            await store.view(prices_of("agent"))
         assert error.value.sequence == 1
 
 

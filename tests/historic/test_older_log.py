@@ -108,7 +108,7 @@ async def test_verifying_and_rebuilding_find_no_difference(store: foldlog.Store)
     before = await answers(store)
     assert (await store.verify()).is_good
     assert await answers(store) == before
-    assert await store.sweep_blobs(older_than=0) == 0
+    assert await store.blobs.sweep(older_than=0) == 0
 
 
 async def test_a_late_repeat_stays_refused_and_new_saves_take_effect(store: foldlog.Store) -> None:

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import foldlog
 from tests.support.build import update
+from tests.support.degrading import spool_of
 
 
 def say(value: Any) -> None:
@@ -35,8 +36,7 @@ async def main(url: str, spool: str, session: str, prefix: str) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             for id_ in itertools.islice(ids, int(line)):
                 await store.save_update(update(id_, session))
-                assert store.spool is not None
-                say([id_, store.spool.waiting])
+                say([id_, spool_of(store).waiting])
 
 
 if __name__ == "__main__":

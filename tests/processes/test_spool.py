@@ -15,6 +15,7 @@ import foldlog
 from foldlog.log.embedded.binary import find_binary
 from tests.processes.test_revival import end_supervisor
 from tests.support.build import update
+from tests.support.degrading import failures_of, spool_of
 from tests.support.server import LocalServer
 from tests.support.workers import PATIENCE, Worker, starting
 
@@ -91,8 +92,7 @@ async def test_an_embedded_server_that_cannot_start(tmp_path: Path) -> None:
         await end_supervisor(store, path)
         for number in range(3):
             await store.save_update(update(f"{number}"))
-        assert store.spool is not None
-        assert (store.spool.waiting, store.spool.directory) == (3, str(path / "spool"))
+        assert (spool_of(store).waiting, spool_of(store).directory) == (3, str(path / "spool"))
         assert await store.list_updates("session") == []
         binary.unlink()
         binary.symlink_to(find_binary())
@@ -100,7 +100,7 @@ async def test_an_embedded_server_that_cannot_start(tmp_path: Path) -> None:
             async with asyncio.timeout(PATIENCE):
                 found = [(await anext(watched)).update_id for _ in range(4)]
         assert found == ["before", "0", "1", "2"]
-        assert store.degraded == {"save_update": 3, "list_updates": 1}
+        assert failures_of(store) == {"save_update": 3, "list_updates": 1}
 
 
 @pytest.mark.parametrize("on_error", ["degrade", "raise"])

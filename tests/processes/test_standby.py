@@ -15,6 +15,7 @@ import pytest
 import foldlog
 from foldlog.log.embedded.binary import find_binary
 from tests.support.build import update
+from tests.support.degrading import failures_of, spool_of
 from tests.support.server import LocalServer
 from tests.support.workers import PATIENCE, starting
 
@@ -151,9 +152,8 @@ async def test_credentials_that_are_refused(
         told = await lines.next()  # only now can it be known
         assert (told.levelno, vars(told)["method"]) == (logging.ERROR, "connect")
         assert ((await store.health()).away or "").startswith("ConfigurationError: ")
-        assert store.degraded == {"connect": 2, "save_update": 1}
-        assert store.spool is not None
-        assert store.spool.waiting == 1
+        assert failures_of(store) == {"connect": 2, "save_update": 1}
+        assert spool_of(store).waiting == 1
     with pytest.raises(foldlog.ConfigurationError):
         await opening(wrong, tmp_path)
 

@@ -403,7 +403,7 @@ class World:
             return  # of a trace, which no fork shares
         forks = self.model.forks(place.session) if shape.is_owned else []
         try:
-            await process.store.delete(shape.key(place.session))
+            await process.store.erase(shape.key(place.session))
         except SessionHasForks as error:
             expect(bool(forks), f"{error!r}, and there are none")
         else:

@@ -56,36 +56,37 @@ def costs(request: pytest.FixtureRequest) -> Any:
     return kind_of(request.param())
 
 
-async def test_a_view_of_ones_own_is_read_by_name(reopen: OpenStore) -> None:
-    store, other = await reopen(kinds=[kind_of(Costs())]), await reopen(kinds=[kind_of(Costs())])
-    assert await store.view("tool_costs", "trace") == {}
+async def test_a_view_of_ones_own_is_read(reopen: OpenStore) -> None:
+    costs = kind_of(Costs())
+    store, other = await reopen(kinds=[costs]), await reopen(kinds=[costs])
+    assert await store.view(costs("trace")) == {}
     await store.save_events([call(n) for n in range(5)])
     expected = {"tool-0": [3, 3], "tool-1": [2, 2]}
-    assert await store.view("tool_costs", "trace") == expected
-    assert await other.view("tool_costs", "trace", consistency="strong") == expected
+    assert await store.view(costs("trace")) == expected
+    assert await other.view(costs("trace"), consistency="strong") == expected
     await other.save_event(call(5, tokens=40))
-    assert (await store.view("tool_costs", "trace", consistency="strong"))["tool-1"] == [3, 42]
+    assert (await store.view(costs("trace"), consistency="strong"))["tool-1"] == [3, 42]
     assert len(await store.load_history("trace")) == 6
-    assert (await store.view("tool_costs", "another")) == {}
+    assert (await store.view(costs("another"))) == {}
 
 
 async def test_what_a_caller_does_to_a_state_stays_with_the_caller(costs: Any) -> None:
     async with foldlog.memory_store(kinds=[costs]) as store:
         await store.save_event(call(1))
-        state = await store.view("tool_costs", "trace")
+        state = await store.view(costs("trace"))
         state["tool-1"][0] = 99
-        assert await store.view("tool_costs", "trace") == {"tool-1": [1, 1]}
+        assert await store.view(costs("trace")) == {"tool-1": [1, 1]}
 
 
 async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> None:
     async with foldlog.memory_store(kinds=[costs]) as store:
         await store.save_events([call(n) for n in range(10)])
         await store.load_history("trace")
-        await store.view("tool_costs", "trace")
+        await store.view(costs("trace"))
         report = await store.rebuild()
         assert report.projections["tool_costs"] == report.projections["events"] == 1
         assert report.differing == ()
-        await store.view("tool_costs", "trace")
+        await store.view(costs("trace"))
         view = store._core.hot_views.peek(costs, store._core.subject(events, "trace"))
         assert view is not None
         view.folded.state["tool-0"][1] = 7
@@ -93,7 +94,7 @@ async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> N
         assert difference.view == "tool_costs/trace"
         assert difference.first == "state.tool-0[1]: 7 was served, 5 is in the log"
         assert (await store.rebuild("tool_costs")).differing == (difference,)
-        assert (await store.view("tool_costs", "trace"))["tool-0"] == [5, 5]
+        assert (await store.view(costs("trace")))["tool-0"] == [5, 5]
 
 
 def slots(log: MemoryLog) -> set[tuple[str, str]]:
@@ -108,7 +109,7 @@ async def test_one_that_can_be_kept_has_snapshots_with_its_version(
     async with foldlog.memory_store(log=log, kinds=[costs]) as store:
         for n in range(LONG):  # one by one, so that each has a record of its own
             await store.save_event(call(n))
-        state = await store.view("tool_costs", "trace")
+        state = await store.view(costs("trace"))
         await store.load_history("trace")
         await wait_for_snapshots(store)
     assert {where.rpartition("~")[0] for _, where in slots(log)} == {"events", "tool_costs"}
@@ -119,21 +120,21 @@ async def test_one_that_can_be_kept_has_snapshots_with_its_version(
             applied.append(envelope.seq)
             return super().apply(state, event, envelope)
 
-    async with foldlog.memory_store(log=log, kinds=[kind_of(Watched())]) as store:
-        assert await store.view("tool_costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[watching := kind_of(Watched())]) as store:
+        assert await store.view(watching("trace")) == state
         assert len(applied) < LONG  # the rest came with the snapshot
         watched = Watched()
     monkeypatch.setattr(Watched, "version", 2)
     applied.clear()
-    async with foldlog.memory_store(log=log, kinds=[kind_of(watched)]) as store:
-        assert await store.view("tool_costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[watching := kind_of(watched)]) as store:
+        assert await store.view(watching("trace")) == state
         assert len(applied) >= LONG
         report = await store.rebuild("tool_costs")
         assert report.differing == ()
         await store.close()
     applied.clear()
-    async with foldlog.memory_store(log=log, kinds=[kind_of(watched)]) as store:
-        assert await store.view("tool_costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[watching := kind_of(watched)]) as store:
+        assert await store.view(watching("trace")) == state
         assert len(applied) < LONG  # the rebuild has written the snapshot of this version
 
 
@@ -143,8 +144,8 @@ async def test_ones_own_views_travel_in_time(costs: Any) -> None:
         moment = await store.position()
         await store.save_event(call(2))
         async with store.at(moment) as past:
-            assert await past.view("tool_costs", "trace") == {"tool-1": [1, 1]}
-        assert await store.view("tool_costs", "trace") == {"tool-1": [1, 1], "tool-0": [1, 1]}
+            assert await past.view(costs("trace")) == {"tool-1": [1, 1]}
+        assert await store.view(costs("trace")) == {"tool-1": [1, 1], "tool-0": [1, 1]}
 
 
 async def test_one_that_the_store_was_not_opened_with_sees_the_stores_own_writes() -> None:
@@ -177,15 +178,16 @@ async def test_views_of_ones_own_are_evicted_like_others(costs: Any) -> None:
     async with foldlog.memory_store(kinds=[costs], max_hot_bytes=0) as store:
         for n in range(20):
             await store.save_event(event(f"trace-{n}", node_name="t", payload={"tokens": n}))
-            assert await store.view("tool_costs", f"trace-{n}") == {"t": [1, n]}
+            assert await store.view(costs(f"trace-{n}")) == {"t": [1, n]}
         assert (await store.health()).hot_views <= 1
 
 
 async def test_what_a_projection_raises_is_told_with_its_position() -> None:
-    async with foldlog.memory_store(kinds=[kind_of(Costs())]) as store:
+    costs = kind_of(Costs())
+    async with foldlog.memory_store(kinds=[costs]) as store:
         await store.save_event(event(payload={"no": "tokens"}))
         with pytest.raises(foldlog.LogCorrupt, match=r"tool_costs, event.saved: KeyError"):
-            await store.view("tool_costs", "trace")
+            await store.view(costs("trace"))
         assert len(await store.load_history("trace")) == 1
         [finding] = (await store.verify()).findings
         assert finding.sequence == 1
@@ -204,15 +206,16 @@ class Failing(Costs):
 
 async def test_one_that_fails_in_any_way_breaks_no_save_and_no_other_view() -> None:
     """It was hot when the envelope came on which it fails, and so was one beside it."""
-    async with foldlog.memory_store(kinds=[kind_of(Failing()), kind_of(Costs())]) as store:
+    failing, costs = kind_of(Failing()), kind_of(Costs())
+    async with foldlog.memory_store(kinds=[failing, costs]) as store:
         await store.save_event(call(1))
-        for name in ("failing", "tool_costs"):
-            assert await store.view(name, "trace") == {"tool-1": [1, 1]}
+        for each in (failing, costs):
+            assert await store.view(each("trace")) == {"tool-1": [1, 1]}
         await store.save_event(call(2, tokens=0))
         await store.save_event(call(3))
         with pytest.raises(foldlog.LogCorrupt, match=r"failing, event.saved: RuntimeError"):
-            await store.view("failing", "trace")
-        assert await store.view("tool_costs", "trace") == {"tool-1": [2, 2], "tool-0": [1, 0]}
+            await store.view(failing("trace"))
+        assert await store.view(costs("trace")) == {"tool-1": [2, 2], "tool-0": [1, 0]}
         report = await store.verify()
         assert report.differing == ()
         [finding] = report.findings
@@ -225,15 +228,15 @@ async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_lo
     def fails(state: Any) -> Any:
         raise KeyError("tokens")
 
-    log = MemoryLog()
-    async with foldlog.memory_store(log=log, kinds=[kind_of(KeptCosts())]) as store:
+    log, costs, plain = MemoryLog(), kind_of(KeptCosts()), kind_of(Costs())
+    async with foldlog.memory_store(log=log, kinds=[costs]) as store:
         for n in range(LONG):
             await store.save_event(call(n))
-        state = await store.view("tool_costs", "trace")
+        state = await store.view(costs("trace"))
         await wait_for_snapshots(store)
     monkeypatch.setattr(KeptCosts, "restore", staticmethod(fails))
-    async with foldlog.memory_store(log=log, kinds=[kind_of(Costs())]) as store:
-        assert await store.view("tool_costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[plain]) as store:
+        assert await store.view(plain("trace")) == state
     async with foldlog.memory_store(log=log, kinds=[kind_of(KeptCosts())]) as store:
         snapshots = store._core.hot_views.snapshots
         assert snapshots is not None
@@ -251,12 +254,12 @@ async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_lo
 async def test_a_built_in_view_is_read_the_same_way() -> None:
     async with foldlog.memory_store() as store:
         await store.save_update(update("u"))
-        [saved] = await store.view("updates", "session")
+        [saved] = await store.view(foldlog.kinds.updates("session"))
         assert saved.update_id == "u"
         with pytest.raises(foldlog.ConfigurationError, match="weather"):
-            await store.view("weather", "session")
+            await store.view(foldlog.Kind("weather", records={}, fold=foldlog.every)("session"))
         with pytest.raises(foldlog.InvalidId):
-            await store.view("updates", "")
+            await store.view(foldlog.kinds.updates(""))
 
 
 def refused(**arguments: Any) -> Any:

@@ -68,7 +68,7 @@ async def _saves(store: Store) -> None:
     assert await store.load_planner_state("taken")
     await store.append(archive.kind("0"), archive.ArchiveChanged())
     await store.append_messages("rest", [Message("m", "plain", 1)])
-    await store.clear_messages("rest")
+    await store.delete_messages("rest")
     kept = await store.artifact_store.put_text("a", scope=ArtifactScope(session_id="deleting"))
     assert await store.artifact_store.delete(kept.id)
 
@@ -131,7 +131,7 @@ async def _agents(store: Store) -> None:
         ctx.update("note", Note())
         token = ctx.share("note")
     await store.agents.revoke(token)
-    await store.agents.delete("agent/rest")
+    await store.agents.erase("agent/rest")
 
 
 async def _session(session: Session) -> None:

@@ -26,6 +26,7 @@ from foldlog.runs import Run
 from foldlog.scoped import ScopedReader, ScopedStore
 from foldlog.sessions import ContextPatch, Session, ShortTermMemory
 from foldlog.store.artifacts import Artifacts
+from foldlog.store.blobs import LargeValues
 from foldlog_projections import states
 from foldlog_projections.registry import KINDS
 from tests.conftest import OpenStore
@@ -56,16 +57,13 @@ CASES: dict[str, Case] = saves.CASES | facades.CASES
 
 GIVEN_NOTHING: dict[type, set[str]] = {
     foldlog.Store: {
-        *("save_events_bulk", "save_task_update"),  # other names of two that have a case
         *(
             "list_feedback",
-            "list_session_sizes",
             "archive",
-            "forget_archived",
             "sql",
             "list_messages",
             "pop_message",
-            "clear_messages",
+            "delete_messages",
             "mark_binding_terminal",
             "load_planner_state",
             "clear_session",
@@ -73,21 +71,20 @@ GIVEN_NOTHING: dict[type, set[str]] = {
             "erase_session",
         ),
         *("fork", "rebuild", "verify"),
-        *("load_history", "list_trace_bindings", "list_bindings", "find_binding"),
-        *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),
-        *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
-        "list_session_sizes",
-        *("health", "position", "barrier", "belong", "delete", "waiting"),
-        *("delete_all", "put_blob", "read_blob", "keep_blob", "remove_blob", "sweep_blobs"),
+        *("load_history", "list_bindings", "find_binding"),
+        *("load_memory_state", "list_tasks", "list_updates", "list_steering"),
+        *("get_trajectory", "list_traces", "list_planner_events", "sessions"),
+        *("health", "position", "barrier", "belong", "erase", "waiting"),
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),
         *("delete", "clear_session", "clear"),
     },
+    LargeValues: {"put", "keep", "read", "remove", "sweep"},  # not what `redact=` sees
     ScopedStore: {
         *("read", "entry", "list", "search", "traverse", "links"),
         *("history", "watch", "with_search", "clear_transient", "forget", "close"),
-        *("delete", "unlink", "end_session", "clear"),
+        *("delete", "unlink", "end_session", "erase"),
     },
     StateBackend: {
         "with_migrations",
@@ -107,7 +104,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     Run: {"close", "inbox", "orders", "recorded", "steps", "usage", "usages"},
     AgentStates: {
         *("get_agent_state", "get_agent_states", "runtime_state", "scopes", "watch", "history"),
-        *("compare", "dump_state", "revoke", "clear", "delete"),
+        *("compare", "dump_state", "revoke", "delete", "erase"),
     },
     TurnStateContext: {
         *("get", "get_entry", "keys", "version_of", "of", "delete", "reset", "share", "end"),
@@ -122,7 +119,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("get", "rows", "history", "watch"),
         *("copy", "delete", "delete_runs", "prune"),
     },
-    ShortTermMemory: {"estimate_tokens", "get_llm_context", "hydrate", "delete", "close"},
+    ShortTermMemory: {"estimate_tokens", "get_llm_context", "hydrate", "erase", "close"},
 }
 """What a caller hands no content to: ids, names, times, numbers at most."""
 

@@ -34,7 +34,7 @@ async def test_what_is_written_before_a_scope_has_its_tombstones_goes_whole(
         await bury(*args, **options)
 
     monkeypatch.setattr(clearing, "_bury", interfered)
-    await scoped.clear(ONE)
+    await scoped.erase(ONE)
     assert interfering == []
     assert await scoped.list(ONE) == []
     for key in ("a", "b", "c"):
@@ -90,7 +90,7 @@ async def test_a_search_index_forgets_what_is_cleared(tmp_path: Path, how: str) 
     async with foldlog.connect(path=tmp_path / "data") as store:
         # By a process that has not opened the index.
         if how == "clear":
-            await store.scoped.clear(ONE)
+            await store.scoped.erase(ONE)
         elif how == "clear all":
             await store.clear(store.log.namespace.name)
         else:
@@ -108,7 +108,7 @@ async def test_another_who_has_the_index_open_goes_on_with_it(tmp_path: Path) ->
         first, second = (each.scoped.with_search(path=tmp_path) for each in (one, two))
         await first.write_many(ONE, {"a": f"{SECRET} word", "b": "word"})
         assert len(await second.search(ONE, "word", 5)) == 2
-        await first.clear(ONE)
+        await first.erase(ONE)
         assert holding(tmp_path) == []
         await first.write(ONE, "c", "word")
         for each in (second, first):
@@ -123,7 +123,7 @@ async def test_an_index_that_is_damaged_is_removed_by_clearing(tmp_path: Path) -
         await scoped.forget(None)
         [path] = list(tmp_path.glob("*.db"))  # noqa: ASYNC240 - one look at a local directory
         path.write_bytes(f"no database, and {SECRET}".encode() * 1000)
-        await scoped.clear(ONE)
+        await scoped.erase(ONE)
         assert holding(tmp_path) == []
 
 
@@ -140,9 +140,9 @@ async def test_an_index_that_cannot_be_wiped_is_an_error(
 
         monkeypatch.setattr("foldlog.scoped.indexes.wipe", refuse)
         with pytest.raises(SearchFailed):
-            await scoped.clear(ONE)
+            await scoped.erase(ONE)
         monkeypatch.undo()
-        await scoped.clear(ONE)
+        await scoped.erase(ONE)
         assert await scoped.search(ONE, "word", 5) == []
 
 
@@ -160,11 +160,11 @@ async def test_an_index_that_is_being_read_is_not_taken_for_wiped(
             other.execute("BEGIN")
             assert other.execute("SELECT key FROM entries").fetchall() == [("a",)]
             with pytest.raises(SearchFailed, match="being read"):
-                await scoped.clear(ONE)
+                await scoped.erase(ONE)
             assert holding(tmp_path) != []
         finally:
             other.close()
-        await scoped.clear(ONE)
+        await scoped.erase(ONE)
         assert holding(tmp_path) == []
 
 

@@ -50,7 +50,7 @@ async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
         await store.scoped.write_many(ONE, VALUES)
     await store.scoped.delete(ONE, "k7")
     asked = counted(store, monkeypatch)
-    await store.scoped.clear(ONE)
+    await store.scoped.erase(ONE)
     assert asked == ["Branch"]
     assert await stored(store, ONE) == {
         store._core.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"]
@@ -68,7 +68,7 @@ async def test_scopes_that_are_called_alike_stay(store: foldlog.Store) -> None:
     for scope in scopes:
         await scope_filled(store, scope)
     for gone, scope in enumerate(scopes):
-        await store.scoped.clear(scope)
+        await store.scoped.erase(scope)
         assert await store.scoped.list(scope) == []
         for other in scopes[gone + 1 :]:
             assert await store.scoped.list(other, consistency="strong") == [">", "a.b", "k"]
@@ -104,7 +104,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     else:
         monkeypatch.setattr(clearing, "_bury", cut)
     with pytest.raises(LogUnavailable):
-        await store.scoped.clear(ONE)
+        await store.scoped.erase(ONE)
     monkeypatch.undo()
 
     again = (await reopen()).scoped
@@ -112,7 +112,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     for key in VALUES:  # no key is there by half
         history = [each.value for each in await again.history(ONE, key)]
         assert history in ([], [VALUES[key]] * 2)
-    await again.clear(ONE)
+    await again.erase(ONE)
     assert await again.list(ONE) == []
     assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
     if hasattr(store._core.log, "blobs"):
@@ -137,7 +137,7 @@ async def test_what_is_written_while_keys_get_their_tombstones_goes_whole_or_sta
 
     monkeypatch.setattr(clearing, "_bury", interfered)
     asked = counted(store, monkeypatch)
-    await scoped.clear(ONE)
+    await scoped.erase(ONE)
     assert asked == ["Branch"]
     assert interfering == []
     stay = {} if when == "before" else {"a": 3, "d": 4}
@@ -168,7 +168,7 @@ async def test_no_key_goes_without_a_tombstone(
     monkeypatch.setattr(clearing, "_bury", interfered)
     monkeypatch.setattr(kind, "purge", cut)
     with pytest.raises(LogUnavailable):
-        await store.scoped.clear(ONE)
+        await store.scoped.erase(ONE)
     held = await stored(store, ONE)
     assert [types[-1] for types in held.values()] == ["subject.cleared"] * 3
 
@@ -183,7 +183,7 @@ async def test_two_may_clear_a_scope_while_others_write_to_it(
         for number in range(40):
             await other.write(ONE, f"k{number % 8}", number)
 
-    await asyncio.gather(store.scoped.clear(ONE), other.clear(ONE), write())
+    await asyncio.gather(store.scoped.erase(ONE), other.erase(ONE), write())
     for each in (store.scoped, other):
         listed = await each.list(ONE, consistency="strong")
         for key in VALUES:  # what is listed can be read, and nothing else
@@ -196,7 +196,7 @@ async def test_a_late_writer_finds_nothing_to_go_on_from(
     late = (await reopen()).scoped
     version = await late.write(ONE, "a", 1)
     await late.list(ONE)
-    await store.scoped.clear(ONE)
+    await store.scoped.erase(ONE)
     with pytest.raises(VersionConflict):
         await late.write(ONE, "a", 2, expected=version)
     assert await late.list(ONE, consistency="strong") == []
@@ -215,7 +215,7 @@ async def test_a_scope_that_another_clears_twice_is_not_taken_for_a_restored_log
         version = await one.write(ONE, "a", number)
         await other.scoped.write(ONE, "a", number, expected=version)  # it has the key in memory
         for _ in range(2):
-            await one.clear(ONE)
+            await one.erase(ONE)
             if number:
                 await other.scoped.delete(ONE, "a")
         if linked:
@@ -242,10 +242,10 @@ async def test_the_past_of_a_scope_that_was_cleared_is_told_as_erased(
     await store.scoped.write_many(ONE, {"a": 1, "b": 1})
     await store.scoped.write(Scope.global_(), "a", "kept")
     before = await store.position()
-    await store.scoped.clear(ONE)
+    await store.scoped.erase(ONE)
     await store.scoped.write(ONE, "b", 2)
     between = await store.position()
-    await store.scoped.clear(ONE)
+    await store.scoped.erase(ONE)
     await store.scoped.write(ONE, "c", 3)
     for position, key in ((before, "a"), (before, "b"), (between, "b")):
         past = store.at(position).scoped
@@ -271,7 +271,7 @@ async def test_twenty_thousand_keys_are_cleared_and_their_neighbours_stay(
         await store.scoped.write_many(ONE, {f"k{n}": n for n in range(start, start + 500)})
     await store.scoped.write_many(neighbour, {f"k{n}": n for n in range(100)})
     asked = counted(store, monkeypatch)
-    await store.scoped.clear(ONE)
+    await store.scoped.erase(ONE)
     assert asked == ["Branch"]
     assert await store.scoped.list(ONE) == []
     assert len(await store.scoped.list(neighbour, consistency="strong")) == 100

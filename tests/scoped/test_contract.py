@@ -211,7 +211,7 @@ WRITES = {
     "unlink",
     "apply",
     "end_session",
-    "clear",
+    "erase",
 }
 
 

@@ -226,7 +226,7 @@ async def _end(scoped: ScopedStore, model: Model, now: float, scope: Scope) -> N
 
 
 async def _clear(scoped: ScopedStore, model: Model, now: float, scope: Scope) -> None:
-    await scoped.clear(scope)
+    await scoped.erase(scope)
     model.stored, model.transient, model.links = {}, {}, []
 
 

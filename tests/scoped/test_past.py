@@ -191,7 +191,7 @@ async def test_a_scope_that_is_cleared_leaves_nothing(store: foldlog.Store) -> N
     await scoped.link(ONE, MemoryLink("a", "b", "r"))
     await scoped.write(OTHER, "a", "kept")
     await scoped.search(ONE, "word", 5)
-    await scoped.clear(ONE)
+    await scoped.erase(ONE)
     assert await scoped.list(ONE) == []
     for key in ("a", "b", "gone"):
         assert await scoped.read(ONE, key) is None

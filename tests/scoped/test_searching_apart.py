@@ -68,7 +68,7 @@ async def test_a_search_that_takes_long_holds_up_no_other_scope(
         async with asyncio.timeout(20):
             assert await keys(scoped, OTHER, "word") == ["a"]
             assert await scoped.read(ONE, "a") == "word"
-            await scoped.clear(OTHER)
+            await scoped.erase(OTHER)
             assert await keys(scoped, OTHER, "word") == []
         assert not slow.done()
     assert await slow == ["a"]

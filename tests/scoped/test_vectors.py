@@ -77,7 +77,7 @@ async def test_a_vector_is_saved_only_behind_what_it_was_made_of(store: foldlog.
         await scoped.write(ONE, key, key)
     lacking = await scoped._indexes.ask(ONE, "strong", lambda index, now: index.lacking("m", 9))
     assert [(each.key, each.text) for each in lacking] == [("a", "a\na"), ("b", "b\nb")]
-    await scoped.clear(ONE, "a")
+    await scoped.erase(ONE, "a")
     made = [(each.key, each.seq, Embedded(each.version, "m", b"1234")) for each in lacking]
     await scoped._keys.add_vectors(ONE, made)
     assert [item.type for item in await store.items(KEY)] == []
@@ -95,7 +95,7 @@ async def test_what_is_cleared_leaves_no_vector(tmp_path: Path) -> None:
             version = await store.scoped.write(ONE, key, key)
             await store.append(kind(ONE.subject_key, key), Embedded(version, "m", vector))
         await store.scoped.search(ONE, "a", 1)
-        await store.scoped.clear(ONE, "a")
+        await store.scoped.erase(ONE, "a")
         await store.scoped.search(ONE, "b", 1)
         assert await store.items(KEY) == []
         assert (await store.erase_session("s1")).readable == ()

@@ -167,7 +167,7 @@ async def test_a_crafted_payload_is_a_value_or_corrupt(name: str) -> None:
             "tasks": ("task.saved", store.list_tasks),
             "steering": ("steering.saved", store.list_steering),
             "planner": ("planner.saved", store.list_planner_events),
-            "bindings": ("binding.saved", store.list_trace_bindings),
+            "bindings": ("binding.saved", lambda trace: store.list_bindings(trace_id=trace)),
             "pauses": ("pause.saved", store.load_planner_state),
             "traces": ("trace.saved", store.list_traces),
         }

@@ -104,7 +104,7 @@ CALLS_OF: list[Call] = [
     ),
     lambda s, f: s.save_events([f.replaced(event(), "trace_id", "payload") for _ in range(3)]),
     lambda s, f: s.save_events(f.value()),
-    lambda s, f: s.save_event(f.id(), f.value()),
+    lambda s, f: s.save_planner_event(f.id(), f.value()),
     lambda s, f: s.load_history(f.id()),
     lambda s, f: s.save_planner_event(f.id(), f.replaced(planner_event(), "ts", "extra", "error")),
     lambda s, f: s.list_planner_events(f.id()),

@@ -57,7 +57,7 @@ async def fill(store: foldlog.Store, id: str) -> None:
 READS: dict[str, Callable[[foldlog.Store, str], Awaitable[Any]]] = {
     "load_history": lambda s, x: s.load_history(x),
     "list_planner_events": lambda s, x: s.list_planner_events(x),
-    "list_trace_bindings": lambda s, x: s.list_trace_bindings(x),
+    "list_trace_bindings": lambda s, x: s.list_bindings(trace_id=x),
     "list_bindings": lambda s, x: s.list_bindings(router_session_id=x),
     "load_memory_state": lambda s, x: s.load_memory_state(x),
     "list_tasks": lambda s, x: s.list_tasks(x),

@@ -94,8 +94,8 @@ async def test_calls_are_counted_by_method_and_outcome(
     with pytest.raises(foldlog.InvalidId):
         await store.list_updates("")
     await store.save_event(event())
-    await store.save_event("trace", foldlog.PlannerEvent("k", 1.0, 0))
-    await store.get_events("trace")
+    await store.save_planner_event("trace", foldlog.PlannerEvent("k", 1.0, 0))
+    await store.list_planner_events("trace")
     ref = await store.artifact_store.put_text("x")
     await store.artifact_store.get(ref.id)
     async with store.atomic():

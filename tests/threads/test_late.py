@@ -92,7 +92,7 @@ async def test_what_was_on_its_way_has_no_effect_and_neither_has_what_goes_on_fr
     async with foldlog.memory_store() as store:
         one, key = threads(store), kind("trip")
         await one.put(ROOT, checkpoint("1", text="x"), {}, {"text": 1})
-        [first] = await store.query(key, lambda thread: thread.namespaces.records())
+        [first] = await store.view(key, lambda thread: thread.namespaces.records())
         assert isinstance(first, Put)
         await one.delete("trip")
 
@@ -151,5 +151,5 @@ async def test_a_run_is_told_that_its_thread_was_erased_not_that_another_holds_i
                 await one.put(first, checkpoint("2"), {}, {})
             with pytest.raises(CheckpointGone):
                 await one.put_writes(first, [(0, "text", "z")], "task", "")
-            hold = await store.query(kind("trip"), lambda thread: thread.hold)
+            hold = await store.view(kind("trip"), lambda thread: thread.hold)
             assert "ann" not in repr(hold)

@@ -116,7 +116,7 @@ def test_a_thread_is_what_was_saved_to_it(steps: list[tuple[Any, ...]]) -> None:
             copied = await one.rows({"configurable": {"thread_id": "copy"}}, None, None, None)
             assert shown(copied) == truth
             state: Thread = await store.view(kind("trip"))
-            assert state == await store.query(kind("trip"), lambda thread: thread)
+            assert state == await store.view(kind("trip"), lambda thread: thread)
             assert bool(state) == bool(truth)
 
     asyncio.run(run())

@@ -239,7 +239,7 @@ async def test_a_session_that_had_nothing_but_scoped_keys_was_used(store: foldlo
     for _ in range(2):
         with pytest.raises(foldlog.SessionExists):
             await store.fork("session", to="fork")
-        await store.scoped.clear(Scope.session("fork"))
+        await store.scoped.erase(Scope.session("fork"))
 
 
 async def test_a_session_that_is_cleared_meanwhile_is_not_forked() -> None:
@@ -376,11 +376,11 @@ async def test_what_forks_share_is_not_deleted(store: foldlog.Store) -> None:
     await filled(store, 1)
     await store.fork("session", to="fork")
     with pytest.raises(foldlog.SessionHasForks):
-        await store.delete(foldlog.kinds.memory("acme:ann:session"))
+        await store.erase(foldlog.kinds.memory("acme:ann:session"))
     with pytest.raises(foldlog.SessionHasForks):
-        await store.scoped.clear(Scope.session("session"))
+        await store.scoped.erase(Scope.session("session"))
     with pytest.raises(foldlog.SessionHasForks):
-        await store.scoped.clear(Scope.session("session"), "small")
+        await store.scoped.erase(Scope.session("session"), "small")
     assert await held(store, "fork") == one(1)
 
 
@@ -432,7 +432,7 @@ async def test_memory_that_a_fork_deletes_is_gone_there_alone(store: foldlog.Sto
     await store.save_memory_state("acme:ann:session", {"n": 1})
     await store.fork("session", to="fork")
     assert await store.load_memory_state("acme:ann:fork") == {"n": 1}
-    await store.delete(foldlog.kinds.memory("acme:ann:fork"))
+    await store.erase(foldlog.kinds.memory("acme:ann:fork"))
     assert await store.load_memory_state("acme:ann:fork") is None
     assert await store.load_memory_state("acme:ann:session") == {"n": 1}
 

@@ -145,7 +145,7 @@ async def test_every_view_is_of_the_moment(store: foldlog.Store) -> None:
     async with store.at(then) as past:
         assert [each.ts for each in await past.load_history("trace")] == [1.0]
         assert [each.ts for each in await past.list_planner_events("trace")] == [1.0]
-        assert [each.task_id for each in await past.list_trace_bindings("trace")] == ["b1"]
+        assert [each.task_id for each in await past.list_bindings(trace_id="trace")] == ["b1"]
         listed = await past.list_bindings(router_session_id="router")
         assert [each.task_id for each in listed] == ["b1"]
         assert await past.load_memory_state("key") == {"n": 1}

@@ -183,7 +183,7 @@ async def test_a_session_with_everything(browser: Browser, store: foldlog.Store)
     await store.scoped.delete(scope, "key")
     [patch] = [w for w in await store.waiting() if w.kind == "patch"]
     await store.answer(patch.id, True)
-    await store.clear_messages(scene.SESSION)
+    await store.delete_messages(scene.SESSION)
     for redo_from in (None, "pay"):
         async with store.run("pay", session_id=scene.SESSION, redo_from=redo_from) as run:
             await run.step("look", len, "fares")

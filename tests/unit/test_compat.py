@@ -53,7 +53,7 @@ async def test_the_new_names_are_used_where_they_exist() -> None:
         assert listed == [update("b")]
         events = await compat.list_planner_events_compat(store, "trace")
         assert events == [planner_event()]
-        assert await store.list_trace_bindings("trace") == [binding()]
+        assert await store.list_bindings(trace_id="trace") == [binding()]
 
 
 async def test_the_old_names_are_used_where_the_new_ones_are_missing() -> None:

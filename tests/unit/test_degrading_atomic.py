@@ -11,6 +11,7 @@ import foldlog
 from foldlog import ConfigurationError, LogUnavailable
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
+from tests.support.degrading import failures_of
 
 
 class Away(MemoryLog):
@@ -34,7 +35,7 @@ async def save_in_a_block(store: foldlog.Store, *keys: str) -> list[str]:
 async def test_what_waits_for_a_block_learns_that_it_was_not_stored() -> None:
     async with foldlog.memory_store(log=Away(), on_error="degrade") as store:
         assert await save_in_a_block(store, "a") == ["not stored"]
-        assert store.degraded["atomic"] == 1
+        assert failures_of(store)["atomic"] == 1
 
 
 async def test_a_block_on_several_shards_is_refused_also_there() -> None:

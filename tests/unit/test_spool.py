@@ -9,6 +9,7 @@ import pytest
 
 import foldlog
 from tests.support.build import binding, task, trajectory, update
+from tests.support.degrading import failures_of, spool_of
 from tests.support.flaky import FlakyLog, State, files, logged, spooling
 
 
@@ -45,7 +46,7 @@ async def test_nothing_is_silent(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         await store.clear_session("session")
         async with store.atomic():
             await store.save_update(update("b"))
-        assert store.degraded == {
+        assert failures_of(store) == {
             "save_update": 1,
             "save_task": 1,
             "save_planner_event": 1,
@@ -55,11 +56,10 @@ async def test_nothing_is_silent(tmp_path: Path, caplog: pytest.LogCaptureFixtur
             "clear_session": 1,
             "atomic": 1,
         }
-        assert store.spool is not None
-        assert store.spool.waiting == 4
-        assert store.spool.directory == str(tmp_path / "spool")
+        assert spool_of(store).waiting == 4
+        assert spool_of(store).directory == str(tmp_path / "spool")
         await process.drained()
-        assert (await store.health()).spool == store.spool
+        assert (await store.health()).spool == spool_of(store)
     away = "LogUnavailable('the log is away')"
     waits = "LogUnavailable('earlier saves wait in the spool: the log is away')"
     assert logged(caplog) == [
@@ -131,7 +131,7 @@ async def test_what_others_write_meanwhile_is_no_conflict(tmp_path: Path) -> Non
             await other.save_memory_state("key", {"by": "them", "n": n})
             await process.store.save_memory_state("key", {"by": "us", "n": n})
         assert await other.load_memory_state("key") == {"by": "us", "n": 2}
-        assert process.store.degraded == {}
+        assert failures_of(process.store) == {}
 
 
 async def test_a_busy_writer_does_not_go_through_the_spool_for_ever(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_every_kind_of_save_is_kept(tmp_path: Path) -> None:
         await store.save_planner_state("token", {"n": 1})
         assert await store.load_planner_state("token") is None
         await process.drained()
-        assert [b.is_terminal for b in await store.list_trace_bindings("trace")] == [True]
+        assert [b.is_terminal for b in await store.list_bindings(trace_id="trace")] == [True]
         assert len(await store.list_bindings(router_session_id="router")) == 1
         assert await store.get_trajectory("trace", "session") == trajectory()
         assert await store.load_planner_state("token") == {"n": 1}
@@ -230,7 +230,7 @@ async def test_artifacts_are_read_as_if_there_were_none_and_saved_or_refused(
         await artifacts.clear_session("session")
         await process.drained()
         assert await artifacts.get(ref.id) == b"kept"
-        assert process.store.degraded == {
+        assert failures_of(process.store) == {
             "get": 1,
             "get_ref": 1,
             "exists": 1,

@@ -8,6 +8,7 @@ import pytest
 
 import foldlog
 from tests.support.build import update
+from tests.support.degrading import failures_of
 from tests.support.flaky import FlakyLog, Spooling, files, spooling
 
 
@@ -28,14 +29,14 @@ async def block(store: foldlog.Store, *sessions: str, size: int = 1) -> list[str
 async def test_a_block_that_is_stored(tmp_path: Path) -> None:
     async with spooling(tmp_path) as process:
         assert await block(process.store, "one", "two") == ["stored"]
-        assert process.store.degraded == {}
+        assert failures_of(process.store) == {}
 
 
 async def test_a_block_that_waits_in_the_spool_will_be_stored(tmp_path: Path) -> None:
     async with spooling(tmp_path) as process:
         process.log.state = "away"
         assert await block(process.store, "one", "two") == ["stored"]
-        assert process.store.degraded == {"atomic": 1}
+        assert failures_of(process.store) == {"atomic": 1}
         await process.drained()
         assert await process.log.ids("updates", "one") == ["a"]
 
@@ -48,7 +49,7 @@ async def test_a_block_that_is_lost_is_undone_if_that_is_certain(
         process.log.state = "away" if state == "away" else "not stored"
         found = await block(process.store, "one", "two", size=1000)
         assert found == (["undone"] if state == "away" else [])
-        assert process.store.degraded == {"atomic": 1}
+        assert failures_of(process.store) == {"atomic": 1}
         assert process.counts == (0, 0, 0, 2)
 
 
@@ -56,7 +57,7 @@ async def test_a_block_that_the_log_refuses_is_undone(tmp_path: Path) -> None:
     async with spooling(tmp_path) as process:
         process.log.refused = {"a"}
         assert await block(process.store, "one", "two") == ["undone"]
-        assert process.store.degraded == {"atomic": 1}
+        assert failures_of(process.store) == {"atomic": 1}
 
 
 @pytest.mark.parametrize("state", ["up", "away"])
@@ -68,7 +69,7 @@ async def test_a_block_on_several_shards_is_the_programs_mistake(
         log.state = "up" if state == "up" else "away"
         one, two = of_two_shards(process)
         assert await block(process.store, one, two) == ["undone", "ConfigurationError"]
-        assert process.store.degraded == {}
+        assert failures_of(process.store) == {}
         assert (process.counts, files(tmp_path), log.calls) == ((0, 0, 0, 0), [], [])
 
 

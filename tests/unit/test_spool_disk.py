@@ -15,6 +15,7 @@ import pytest
 import foldlog
 from foldlog.store.spool import file
 from tests.support.build import update
+from tests.support.degrading import failures_of
 from tests.support.flaky import FlakyLog, files, logged, spooling
 
 MIB = 1024 * 1024
@@ -30,7 +31,7 @@ async def test_what_does_not_fit_is_dropped_and_what_fits_stays(
         await process.store.save_update(update("small"))  # behind a gap, but there is room for it
         assert process.counts == (3, 3, 0, 1)
         assert process.outbox.health.bytes <= 2000
-        assert process.store.degraded == {"save_update": 4}
+        assert failures_of(process.store) == {"save_update": 4}
         await process.drained()
         assert await process.log.ids() == ["0", "1", "small"]
         await process.store.save_update(update("later"))
@@ -80,7 +81,7 @@ async def test_a_disk_that_takes_nothing_more_costs_only_what_it_does_not_take(
             await process.store.save_update(update("lost"))
         await process.store.save_update(update("b"))
         assert process.counts == (2, 2, 0, 1)
-        assert process.store.degraded == {"save_update": 3}
+        assert failures_of(process.store) == {"save_update": 3}
         await process.drained()
         assert await process.log.ids() == ["a", "b"]
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.support.build import task, update
+from tests.support.degrading import failures_of
 from tests.support.flaky import FlakyLog, spooling
 
 
@@ -91,7 +92,7 @@ async def test_one_save_that_is_refused_is_not_the_others_fault(tmp_path: Path) 
             *(process.store.save_update(u) for u in (update("a"), update("b"), large, update("c")))
         )
         assert process.counts == (0, 0, 0, 0)
-        assert process.store.degraded == {"save_update": 1}
+        assert failures_of(process.store) == {"save_update": 1}
         assert await process.log.ids() == ["a", "b", "c"]
 
 

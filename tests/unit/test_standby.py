@@ -21,6 +21,7 @@ from foldlog.store.core import Backend
 from foldlog.store.spool import Place
 from foldlog.subjects import Namespace
 from tests.support.build import trajectory, update
+from tests.support.degrading import failures_of, spool_of
 from tests.support.flaky import FlakyLog, crashed, files, logged, spooling
 
 PATIENCE = 30  # seconds until what should end is called hung
@@ -127,8 +128,7 @@ async def test_what_is_saved_before_the_log_comes_is_appended_once_and_in_order(
         assert await store.list_updates("session") == []
         assert await store.load_memory_state("key") is None
         assert await store.artifact_store.get("art") is None
-        assert store.spool is not None
-        assert store.spool.waiting == store.spool.spooled > 6
+        assert spool_of(store).waiting == spool_of(store).spooled > 6
         assert len(files(tmp_path)) == 1
         coming.comes()
         assert await watched(store, 4) == ["0", "1", "2", "3"]
@@ -150,7 +150,7 @@ async def test_what_is_saved_before_the_log_comes_is_appended_once_and_in_order(
         None,
         "LogUnavailable('nobody answers')",
     )
-    assert store.degraded["connect"] == 1
+    assert failures_of(store)["connect"] == 1
 
 
 async def test_what_waiting_does_not_heal_is_told_counted_and_shown(
@@ -160,14 +160,14 @@ async def test_what_waiting_does_not_heal_is_told_counted_and_shown(
         health = await store.health()
         assert health.away == "LogUnavailable: nobody answers"
         assert (health.server_version, health.streams, health.durability) == ("", (), "unknown")
-        assert health.spool == store.spool
+        assert health.spool == spool_of(store)
         await store.save_update(update("a"))
         refused = ConfigurationError("it refuses user 'x'")
         coming.fails(LogUnavailable("still nobody"), refused, refused, UnsupportedServer("too old"))
         coming.fails(ValueError("a bug"))
         for _ in range(6):
             await coming.asked()
-        assert store.degraded["connect"] == 4
+        assert failures_of(store)["connect"] == 4
         lines = [fields for fields in logged(caplog) if fields[2] == "connect"]
         assert [(fields[0], fields[4].partition("(")[0]) for fields in lines] == [
             (logging.WARNING, "LogUnavailable"),
@@ -286,8 +286,7 @@ async def test_a_namespace_that_turns_out_to_have_several_shards_is_refused_and_
         assert away.startswith("ConfigurationError: ")
         assert "4 shard(s)" in away
         await store.save_update(update("3"))
-        assert store.spool is not None
-        assert store.spool.waiting == 4
+        assert spool_of(store).waiting == 4
     async with spooling(tmp_path, coming.log, prefix=PREFIX):
         assert await coming.log.ids() == ["0", "1", "2", "3"]
 
@@ -319,7 +318,7 @@ async def test_what_cannot_be_answered_without_a_log_raises(tmp_path: Path, comi
         with pytest.raises(LogUnavailable):
             await store.position()
         await store.clear_session("session")
-        assert store.degraded["clear_session"] == 1
+        assert failures_of(store)["clear_session"] == 1
 
 
 async def test_a_log_that_was_rewound_is_waited_for_until_it_is_accepted(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import inspect
 
 import foldlog
 
-MOST = 88
+MOST = 70
 """Public names of a store. A new one is a promise to users: raise this only with such a promise."""
 
 

@@ -73,7 +73,7 @@ async def load_trajectory(store: foldlog.Store) -> int:
 
 
 async def load_binding(store: foldlog.Store) -> int:
-    [binding] = await store.list_trace_bindings("trace")
+    [binding] = await store.list_bindings(trace_id="trace")
     return int(binding.agent_url)
 
 
@@ -163,7 +163,7 @@ async def test_an_ended_binding_does_not_come_back(late: Late, reopen: OpenStore
     await store.mark_binding_terminal(trace_id="trace", context_id="ctx", task_id="task")
     await late.arrive()
     for each in (store, await reopen()):
-        [binding] = await each.list_trace_bindings("trace")
+        [binding] = await each.list_bindings(trace_id="trace")
         assert binding.is_terminal
 
 

@@ -123,7 +123,7 @@ class Ledger:
 
     async def remove(self, scope: str) -> None:
         """Delete a scope, and revoke the tokens that open it. Errors as `Store.delete`."""
-        await self._journal.delete(self._key(scope))
+        await self._journal.erase(self._key(scope))
 
     async def opened_by(self, digest: str) -> Shared | None:
         """Return what a token opens as of now; None if it is unknown, revoked or has expired."""
@@ -166,7 +166,7 @@ class Ledger:
         """Yield the turns after a version, then each new one; None: only new ones."""
         subject = self._core.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates.kind), 0
-        async with aclosing(self._journal.advances(self._key(scope))) as heads:
+        async with aclosing(self._core.advances(self._key(scope))) as heads:
             async for head in heads:
                 since = head if since is None else since
                 while reached < head:

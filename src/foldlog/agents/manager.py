@@ -164,7 +164,7 @@ class AgentStates(Generic[R]):
         return state if now is None else now
 
     @_operation(writes=True)
-    async def clear(self, scope: Scope) -> None:
+    async def delete(self, scope: Scope) -> None:
         """Delete all keys of a scope. Its history stays.
 
         Args:
@@ -181,7 +181,7 @@ class AgentStates(Generic[R]):
             for key in await ctx.keys():
                 ctx.delete(key)
 
-        await self.run_turn(scope, body, label="cleared")
+        await self.run_turn(scope, body, label="deleted")
 
     @_operation()
     async def runtime_state(self) -> R:
@@ -222,15 +222,15 @@ class AgentStates(Generic[R]):
         return await self._ledger.scopes()
 
     @_operation(writes=True)
-    async def delete(self, scope: Scope) -> None:
-        """Delete a scope with all its history. Tokens that open it open nothing.
+    async def erase(self, scope: Scope) -> None:
+        """Erase a scope with all its history. Tokens that open it open nothing.
 
         Args:
             scope: the agent.
 
         Raises:
             InvalidId: the scope is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erase again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._ledger.remove(scope_text(scope))

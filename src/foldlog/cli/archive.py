@@ -55,8 +55,8 @@ async def _forget(target: Target, file: str, *, yes: bool) -> None:
         question = f"Give up {printable(file)}, and all records that it held, for good?"
         typer.confirm(question, abort=True, err=True)
     async with target.connect() as store:
-        lost = await store.forget_archived(file)
+        done = await store.archive(forget=file)
     if target.json:
-        print_json(lost)
+        print_json({"file": done.forgotten, "lost": done.lost})
     else:
-        console().print(f"{printable(lost.where)}: {printable(lost.reason)}")
+        console().print(f"{printable(done.forgotten or '')}: {printable(done.lost)}")

@@ -150,9 +150,9 @@ class FoldlogSessionStore(SessionStore):
 
         async def remove(store: Store) -> None:
             if conversation == MAIN:
-                await store.delete(kinds.messages(session_id), overwrite=False)
+                await store.erase(kinds.messages(session_id), overwrite=False)
             else:
-                await store.clear_messages(session_id, conversation=conversation)
+                await store.delete_messages(session_id, conversation=conversation)
 
         await self._do(remove)
 
@@ -160,7 +160,7 @@ class FoldlogSessionStore(SessionStore):
         """Return the subpaths of a session that have entries, in the order in which they began."""
         view = kinds.messages(session_of(key))
         names = await self._do(
-            lambda store: store.query(view, Conversations.names, consistency="strong")
+            lambda store: store.view(view, Conversations.names, consistency="strong")
         )
         return [each.removeprefix(_SUB) for each in names if each.startswith(_SUB)]
 

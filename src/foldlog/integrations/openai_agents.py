@@ -117,7 +117,7 @@ class FoldlogSession(SessionABC):
             AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was removed.
             AppendUnknown: they may have been removed; clearing again is safe.
         """
-        await self._do(lambda store: store.clear_messages(self.session_id))
+        await self._do(lambda store: store.delete_messages(self.session_id))
 
     # --- what OpenAIResponsesCompactionSession asks for, if a session has it --------------------
 

@@ -121,7 +121,7 @@ def reach_for(store: Store, log: StandbyLog, connect: Connect) -> None:
         reaching.cancel()
         await asyncio.wait({reaching})
 
-    store.on_close(give_up)
+    core_of(store).on_close(give_up)
 
 
 async def _reach(store: Store, log: StandbyLog, connect: Connect) -> None:
@@ -153,6 +153,6 @@ def _difference(reason: FoldlogError) -> str:
 
 
 def _note(store: Store, reason: FoldlogError) -> None:
-    store.degraded["connect"] += 1
+    core_of(store).calls.failures["connect"] += 1
     level = logging.WARNING if isinstance(reason, LogUnavailable) else logging.ERROR
     log_failure("statestore_connect_failed", "connect", None, reason, level=level)

@@ -123,7 +123,7 @@ async def whole(
 ) -> dict[str, runs.Step]:
     """Return earlier steps with the large results that stand beside their records."""
     for each in list(steps.values()):
-        data = await store.read_blob(states.kind(state_id), each.blob) if each.blob else None
+        data = await store.blobs.read(states.kind(state_id), each.blob) if each.blob else None
         if data is not None:
             steps[each.step] = replace(each, result=data, blob="")
     return steps

@@ -65,7 +65,7 @@ class Store(BaseStore):
 
         server = self._core.backend.server
         found = open_scoped(self, server.path if server is not None else None)
-        self.on_close(found.close)
+        self._core.on_close(found.close)
         return found
 
     def session(

@@ -179,7 +179,7 @@ class Receiver:
                 raise _Several
 
         try:
-            await self._store.delete(kinds.traces(trace_id), overwrite=False, check=check)
+            await self._store.erase(kinds.traces(trace_id), overwrite=False, check=check)
         except (_Several, SessionHasForks, ConfigurationError):
             return  # it is in use; or the server denies deleting, and the trace is listed twice
 

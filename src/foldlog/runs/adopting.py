@@ -43,7 +43,7 @@ async def adopt(store: BaseStore, session_id: str, name: str, steps: Mapping[str
     for each in steps.values():
         step = each
         if len(step.result) > LARGE_RESULT:
-            blob = await store.put_blob(key, step.result)
+            blob = await store.blobs.put(key, step.result)
             large[blob] = step.result
             step = replace(step, result=b"\xc0", blob=blob)
         drafts += [encode(runs.kind, record, ts=step.ts) for record in _records(step)]
@@ -61,7 +61,7 @@ async def adopt(store: BaseStore, session_id: str, name: str, steps: Mapping[str
 
     await decide_on_run(core_of(store), session_id, name, take)
     for blob, data in large.items():
-        await store.keep_blob(key, blob, data)
+        await store.blobs.keep(key, blob, data)
 
 
 def _records(step: Step) -> list[msgspec.Struct]:

@@ -13,6 +13,7 @@ from foldlog.kind import Key
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
 from foldlog.runs.errors import RunCancelled, RunTakenOver
 from foldlog.runs.tenure import Tenure
+from foldlog.store.core import core_of
 from foldlog.store.store import BaseStore
 from foldlog_projections import tasks
 from foldlog_projections.runs import Heard
@@ -164,7 +165,7 @@ class Orders:
         return RunCancelled(self._tenure.session_id, self._tenure.name, reason)
 
     async def _follow(self, key: Key[Any]) -> None:
-        advances = self._store.advances(key)
+        advances = core_of(self._store).advances(key)
         with suppress(StoreClosed):  # the run's next record raises it
             async with aclosing(advances):
                 async for _ in advances:

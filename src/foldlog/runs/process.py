@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from foldlog.errors import FoldlogError, StoreClosed
+from foldlog.store.core import core_of
 from foldlog.store.operation import outside
 from foldlog.store.store import BaseStore
 from foldlog_projections import processes
@@ -42,7 +43,7 @@ class Process:
         self._number = 0
         self._changed = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
-        store.on_close(self.close)
+        core_of(store).on_close(self.close)
 
     async def hold(self, lease: float) -> None:
         """Have a run, for which the lease is `lease` seconds; the first one is on record then."""

@@ -173,7 +173,7 @@ class Steps:
         if not recorded.blob:
             return codec.decode(recorded.result)
         found = await self._tenure.patiently(
-            lambda: self._store.read_blob(self._tenure.key, recorded.blob)
+            lambda: self._store.blobs.read(self._tenure.key, recorded.blob)
         )
         if found is None:
             raise ResultMissing(*self._run, recorded.step)
@@ -263,7 +263,7 @@ class Steps:
             if len(encoded) > LARGE_RESULT:
                 large = encoded
                 blob = await self._tenure.patiently(
-                    lambda: self._store.put_blob(self._tenure.key, large)
+                    lambda: self._store.blobs.put(self._tenure.key, large)
                 )
                 done = Done(work.step, seconds, type=result.type, blob=blob)
         except (PayloadError, RedactionFailed) as error:
@@ -273,7 +273,7 @@ class Steps:
         await self._tenure.write(done, *under_way.used)
         if done.blob:
             await self._tenure.patiently(
-                lambda: self._store.keep_blob(self._tenure.key, done.blob, large)
+                lambda: self._store.blobs.keep(self._tenure.key, done.blob, large)
             )
         return result
 

@@ -210,7 +210,7 @@ class Tenure:
 
     async def read(self, consistency: Consistency = "session") -> State:
         """Return the run as its view holds it: use it before the next await, never change it."""
-        query = self._store.query
+        query = self._store.view
         return await self.patiently(
             lambda: query(self.key, lambda state: state, consistency=consistency)
         )
@@ -226,7 +226,7 @@ class Tenure:
             found = saved.get(self.name)
             return None if found is None else brief_of(found.payload).status
 
-        query, key = self._store.query, tasks.kind(self.session_id)
+        query, key = self._store.view, tasks.kind(self.session_id)
         return await self.patiently(lambda: query(key, find, consistency="strong"))
 
     async def write(

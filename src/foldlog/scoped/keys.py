@@ -134,7 +134,7 @@ class Keys:
         if not written.blob:
             return bytes(written.value)
         view = scoped.kind(scope.subject_key, key)
-        data = await self.journal.read_blob(view, written.blob)
+        data = await self.journal.blobs.read(view, written.blob)
         if data is None:
             reason = f"the blob {written.blob} of a value is missing"
             raise LogCorrupt(scoped.kind.name, held.envelope.seq, reason)
@@ -188,7 +188,7 @@ class Keys:
             if len(body) <= BLOB_BYTES:
                 return ""
             view = scoped.kind(scope.subject_key, key)
-            name = await self.journal.put_blob(view, body)
+            name = await self.journal.blobs.put(view, body)
             stored.append((view, name, body))
             return name
 
@@ -198,10 +198,10 @@ class Keys:
             raise
         except FoldlogError:
             for view, name, _ in stored:
-                await self.journal.remove_blob(view, name)
+                await self.journal.blobs.remove(view, name)
             raise
         for each in stored:
-            await self.journal.keep_blob(*each)
+            await self.journal.blobs.keep(*each)
 
     async def add_belongings(
         self, session_id: str | None, written: Iterable[tuple[Scope, str]]
@@ -214,9 +214,9 @@ class Keys:
         """Erase a scope, or one key of it. Errors as `Store.delete`."""
         name = checked_scope(scope).subject_key
         if key is None:
-            await self.journal.delete_all(scoped.kind, name, overwrite=False)
+            await self.journal.erase(scoped.kind, name, overwrite=False)
         else:
-            await self.journal.delete(scoped.kind(name, key))
+            await self.journal.erase(scoped.kind(name, key))
 
     async def append(self, changes: list[tuple[Scope, Change]]) -> None:
         """Append changes, all or nothing."""

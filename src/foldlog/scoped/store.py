@@ -265,8 +265,8 @@ class ScopedStore(ScopedReader):
             passed.update(keys[key] for key in some)
 
     @_operation(writes=True)
-    async def clear(self, scope: Scope, key: str | None = None) -> None:
-        """Remove a scope: its keys, links, values and all their history; or only one key of it.
+    async def erase(self, scope: Scope, key: str | None = None) -> None:
+        """Erase a scope: its keys, links, values and all their history; or only one key of it.
 
         No read shows it any more, nor any earlier moment. The bytes of a whole scope stay in the
         server's files until it next rewrites them; erasing the session that a scope belongs to
@@ -279,9 +279,9 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError: the scope or the key was refused.
-            SessionHasForks: it is a session's, and shared with forks. Nothing was removed.
+            SessionHasForks: it is a session's, and shared with forks. Nothing was erased.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown, SearchFailed: some may remain;
-                clearing again is safe.
+                erasing again is safe.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._keys.clear(scope, key)

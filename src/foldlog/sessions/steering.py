@@ -12,6 +12,7 @@ from foldlog.sessions import context, lifecycle
 from foldlog.sessions.decision import Decision
 from foldlog.sessions.errors import IllegalTransition
 from foldlog.sessions.state import read_session
+from foldlog.store.core import core_of
 from foldlog.store.store import BaseStore
 from foldlog_projections import tasks
 from foldlog_projections.session import Acknowledged
@@ -125,7 +126,7 @@ async def inbox(
 
 async def _ended(store: BaseStore, session_id: str, task_id: str) -> None:
     """Return when the task has ended."""
-    async with aclosing(store.advances(tasks.kind(session_id))) as advances:
+    async with aclosing(core_of(store).advances(tasks.kind(session_id))) as advances:
         async for _ in advances:
             state = await read_session(store, session_id, "session")
             if state.brief(task_id).status in lifecycle.FINAL:

@@ -63,7 +63,7 @@ class Artifacts(Capability):
 
     Saves and deletions inside `store.atomic()` take effect with the block, and its limits do not
     count what the block saves. Bytes are stored at once; those of a block that fails, and of what a
-    block deletes, go with the session, or by `store.sweep_blobs`.
+    block deletes, go with the session, or by `store.blobs.sweep`.
     """
 
     def __init__(self, store: Removal, retention: ArtifactRetentionConfig) -> None:
@@ -129,7 +129,7 @@ class Artifacts(Capability):
             held = self._alive(folded, made.artifact_id)
             return reference(held.saved if held is not None else made)
         view, ttl = Key(artifacts.kind, keys), max(self._retention.ttl_seconds, 0)
-        blob = await self._store.put_blob(view, content, ttl=ttl or None)
+        blob = await self._store.blobs.put(view, content, ttl=ttl or None)
         made = msgspec.structs.replace(made, blob=blob, ttl=ttl)
         try:
             await self._locate(made.artifact_id, keys)
@@ -137,7 +137,7 @@ class Artifacts(Capability):
         except AppendUnknown:
             raise  # the log may come to name the bytes
         except FoldlogError:
-            await self._store.remove_blob(view, blob)
+            await self._store.blobs.remove(view, blob)
             raise
         await self._remove_bytes(keys, gone)
 
@@ -150,7 +150,7 @@ class Artifacts(Capability):
                 # The session may have been cleared between the bytes and the record.
                 if await self._located(made.artifact_id) is None:
                     await self._locate(made.artifact_id, keys)
-                await self._store.keep_blob(view, blob, content, ttl=ttl or None)
+                await self._store.blobs.keep(view, blob, content, ttl=ttl or None)
             return held.saved if held is not None else made
 
         return reference(await self._core.once_stored(look_again) or made)
@@ -314,7 +314,7 @@ class Artifacts(Capability):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        await self._store.delete(artifacts.kind(checked_id(session_id, "session_id")))
+        await self._store.erase(artifacts.kind(checked_id(session_id, "session_id")))
 
     @_operation(nothing, writes=True)
     async def clear(self) -> None:
@@ -326,7 +326,7 @@ class Artifacts(Capability):
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         for subject in await self._core.forked_log.subjects(artifacts.kind.name):
-            await self._store.delete(Key(artifacts.kind, subject.keys))
+            await self._store.erase(Key(artifacts.kind, subject.keys))
 
     def _going(self, folded: Folded[dict[str, Held]], made: Saved) -> Sequence[Held] | None:
         """What must go for `made` to be saved; None if it is there."""
@@ -366,14 +366,14 @@ class Artifacts(Capability):
         ids = {held.id for held in standing.values()}
         for held in gone:
             if held.id not in ids:
-                await self._store.remove_blob(Key(artifacts.kind, keys), held.saved.blob)
+                await self._store.blobs.remove(Key(artifacts.kind, keys), held.saved.blob)
 
     async def _bytes(self, artifact_id: str, keys: Keys | None = None) -> bytes | None:
         found = await self._find(artifact_id, keys)
         while found is not None:
             try:
                 view = Key(artifacts.kind, found.keys)
-                data = await self._store.read_blob(view, found.held.saved.blob)
+                data = await self._store.blobs.read(view, found.held.saved.blob)
                 if data is None:
                     raise self._missing(found)
             except (LogCorrupt, PastErased):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from foldlog.errors import Misuse
 from foldlog.models import RemoteBinding
 from foldlog.store.belonging import append_of_session
 from foldlog.store.core import Capability
@@ -49,38 +50,31 @@ class Bindings(Capability):
         await append_of_session(self._core, session_id, saved, *appends)
 
     @operation(list)
-    async def list_trace_bindings(
-        self, trace_id: str, *, consistency: Consistency = "session"
-    ) -> list[RemoteBinding]:
-        """Return a trace's bindings in the order of their first save; [] for an unknown trace.
-
-        Args:
-            trace_id: whose bindings.
-            consistency: how fresh: "eventual", "session" (has this store's own writes) or
-                "strong" (has every acked write).
-
-        Raises:
-            InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-        """
-        folded = await self._core.read(bindings.kind, trace_id, consistency=consistency)
-        return [_binding(bound) for bound in folded.state.values()]
-
-    @operation(list)
     async def list_bindings(
-        self, *, router_session_id: str, consistency: Consistency = "strong"
+        self,
+        *,
+        router_session_id: str | None = None,
+        trace_id: str | None = None,
+        consistency: Consistency = "strong",
     ) -> list[RemoteBinding]:
-        """Return the bindings that a router session made, in the order of their first save.
+        """Return the bindings of a router session, or of a trace, in the order of their first save.
 
         Args:
             router_session_id: the session of the router; [] for an unknown one.
+            trace_id: the trace, in place of a session; [] for an unknown one.
             consistency: how fresh: "eventual", "session" (has this store's own writes) or
                 "strong" (has every acked write).
 
         Raises:
+            Misuse: both are given, or neither.
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
+        if trace_id is not None and router_session_id is None:
+            of_trace = await self._core.read(bindings.kind, trace_id, consistency=consistency)
+            return [_binding(bound) for bound in of_trace.state.values()]
+        if trace_id is not None or router_session_id is None:
+            raise Misuse("list_bindings takes router_session_id= or trace_id=: one of them")
         folded = await self._core.read(routes.kind, router_session_id, consistency=consistency)
         return await self._resolve_routes(list(folded.state), router_session_id, consistency)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import itertools
 import secrets
@@ -28,6 +29,9 @@ _HASHED_IN_A_THREAD: Final = 1024 * 1024
 """Bytes from which hashing would block the event loop for longer than a thread costs."""
 
 
+_operation: Final = functools.partial(operation, prefix="blobs.")
+
+
 class BlobRef(NamedTuple):
     """A large value: the kind and the keys of the view that it belongs to, and its name."""
 
@@ -37,14 +41,14 @@ class BlobRef(NamedTuple):
 
 
 class LargeValues(Capability):
-    """What a store does with values that are too large for a record."""
+    """Values that are too large for a record: `store.blobs`. Each belongs to one view."""
 
-    @operation(writes=True)
-    async def put_blob(self, key: Key[Any], data: bytes, *, ttl: int | None = None) -> str:
+    @_operation(writes=True)
+    async def put(self, key: Key[Any], data: bytes, *, ttl: int | None = None) -> str:
         """Store a large value of a view; return its name, which a `Blob` field of a record holds.
 
-        Append the record afterwards, and call `keep_blob` then. A value whose record never comes is
-        removed with the view, or by `sweep_blobs`.
+        Append the record afterwards, and call `keep` then. A value whose record never comes is
+        removed with the view, or by `sweep`.
 
         Args:
             key: the view: `kind(*keys)`.
@@ -59,8 +63,8 @@ class LargeValues(Capability):
         await self._core.backend.blobs.put(self._core.subject_of(key).name, name, data, ttl=ttl)
         return name
 
-    @operation()
-    async def read_blob(self, key: Key[Any], name: str) -> bytes | None:
+    @_operation()
+    async def read(self, key: Key[Any], name: str) -> bytes | None:
         """Return a large value that a record of the view names; None if it is gone.
 
         A fork reads what its origin's records name.
@@ -90,20 +94,18 @@ class LargeValues(Capability):
                     return data
         return None
 
-    @operation(writes=True)
-    async def keep_blob(
-        self, key: Key[Any], name: str, data: bytes, *, ttl: int | None = None
-    ) -> None:
+    @_operation(writes=True)
+    async def keep(self, key: Key[Any], name: str, data: bytes, *, ttl: int | None = None) -> None:
         """See that a large value is there, now that its record is appended.
 
-        Removing the view between `put_blob` and the append removes the value, too; this stores it
+        Removing the view between `put` and the append removes the value, too; this stores it
         again then. Inside `store.atomic()` it waits until the block is stored.
 
         Args:
             key: the view: `kind(*keys)`.
-            name: what `put_blob` returned.
+            name: what `put` returned.
             data: the bytes.
-            ttl: seconds, as for `put_blob`.
+            ttl: seconds, as for `put`.
 
         Raises:
             InvalidId: a key is empty. ConfigurationError: the store does not know the kind.
@@ -112,8 +114,8 @@ class LargeValues(Capability):
         subject, blobs = self._core.subject_of(key).name, self._core.backend.blobs
         await self._core.once_stored(lambda: blobs.put(subject, name, data, ttl=ttl))
 
-    @operation(writes=True)
-    async def remove_blob(self, key: Key[Any], name: str) -> None:
+    @_operation(writes=True)
+    async def remove(self, key: Key[Any], name: str) -> None:
         """Remove a large value that no record of the view names any more. Fine if it is gone.
 
         Inside `store.atomic()` it waits until the block is stored.
@@ -129,8 +131,8 @@ class LargeValues(Capability):
         subject = self._core.subject_of(key).name
         await self._core.once_stored(lambda: self._core.backend.blobs.delete(subject, name))
 
-    @operation(writes=True)
-    async def sweep_blobs(self, *, older_than: float = LOOSE_SECONDS) -> int:
+    @_operation(writes=True)
+    async def sweep(self, *, older_than: float = LOOSE_SECONDS) -> int:
         """Remove the large values that no record names: what interrupted saves have left behind.
 
         It is for operators: it reads the views that have large values, but for those of kinds that

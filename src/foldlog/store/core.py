@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from foldlog.errors import (
     LogCorrupt,
     LogRewound,
     LogUnavailable,
+    NotFound,
 )
 from foldlog.kind import Key, Kind
 from foldlog.log.archive import Archiver
@@ -118,9 +119,14 @@ class Core:
         )
         self.hot_views.on_conflict = self._report_conflicts
         self._reported: dict[int, None] = {}
+        self.ending: AsyncExitStack = AsyncExitStack()
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
             backend.outbox.on_stored = self._acked
+
+    def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Have a function awaited when the store closes, before those added earlier."""
+        self.ending.push_async_callback(close)
 
     @property
     def forked_log(self) -> Log:
@@ -152,6 +158,13 @@ class Core:
         if self.kinds.get(of.name) is not of:
             raise ConfigurationError(f"this store does not know {of!r}: open it with kinds=[...]")
         return self.namespace.subject(key.kind.family, *key.keys)
+
+    def kind(self, name: str) -> Kind[Any]:
+        """Return the kind of that name. NotFound: the store knows none."""
+        found = self.kinds.get(name)
+        if found is None:
+            raise NotFound("kind", name, f"there are {', '.join(sorted(self.kinds))}")
+        return found
 
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
         """See `Store.keys`."""
@@ -386,6 +399,13 @@ class Core:
     ) -> AsyncGenerator[Recorded]:
         """Yield the records of a sequence, then each new one: see `Views.watch`."""
         return watching.watch(self.hot_views, projection, self.subject(projection, *keys), since_id)
+
+    def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
+        """Yield the sequence up to which a view is folded: now, and whenever it has advanced.
+
+        It survives lost connections. It ends with StoreClosed when the store is closed.
+        """
+        return watching.advances(self.hot_views, key.kind, self.subject_of(key))
 
 
 class Capability:

@@ -84,19 +84,14 @@ class Events(Capability):
         folded = await self._core.read(planner.kind, trace_id, consistency=consistency)
         return PLANNER_EVENTS.restore_all(folded.state)
 
-    get_events = list_planner_events
-
-    async def save_event(
-        self, event: StoredEvent | str, planner_event: PlannerEvent | None = None
-    ) -> None:
+    @operation(nothing, writes=True)
+    async def save_event(self, event: StoredEvent) -> None:
         """Append an event. Saving the same content again, ever, has no effect.
 
         Args:
             event: the event. Its `kind` is free; its `payload` holds JSON types, bytes, dates,
                 times, Decimal, UUID and sets. One with `trace_id=None` is read as trace
                 "__global__".
-            planner_event: with a trace id as `event`: the call is `save_planner_event`, as older
-                playgrounds make it.
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
@@ -112,15 +107,6 @@ class Events(Capability):
             >>> [each.payload for each in await store.load_history("t1")]
             [{'n': 1}]
         """
-        if isinstance(event, str):
-            if planner_event is None:
-                raise PayloadError("event", "save_event(trace_id, event) needs the event")
-            await self.save_planner_event(event, planner_event)
-        else:
-            await self._save_event(event)
-
-    @operation(nothing, writes=True, name="save_event")
-    async def _save_event(self, event: StoredEvent) -> None:
         subject, draft = self._event_drafted("save_event", event)
         await self._core.append_drafts((subject, [draft]))
 
@@ -155,8 +141,6 @@ class Events(Capability):
                 by_subject[subject].append(draft)
         if by_subject:
             await self._core.append_drafts(*by_subject.items())
-
-    save_events_bulk = save_events
 
     async def watch_events(self, trace_id: str) -> AsyncGenerator[StoredEvent]:
         """Yield a trace's events in log order, then each new one, without gap or repeat.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from foldlog.errors import FoldlogError, StoreClosed
@@ -54,6 +54,8 @@ class Health:
         away: the error that keeps the log from answering; None while it answers. With an error,
             what only the log knows is empty or 0.
         archive: the archive of each shard, where the store was opened with `archive=`.
+        degraded: how many calls of this store failed or were spooled without an error to their
+            caller, by method, where it degrades.
     """
 
     url: str
@@ -69,6 +71,7 @@ class Health:
     spool: SpoolHealth | None = None
     away: str | None = None
     archive: tuple[ArchiveHealth, ...] = ()
+    degraded: dict[str, int] = field(default_factory=dict)
 
 
 class HealthCheck(Capability):
@@ -115,6 +118,7 @@ class HealthCheck(Capability):
             spool=backend.outbox.health if backend.outbox else None,
             away=away,
             archive=archive,
+            degraded=dict(self._calls.failures),
         )
 
     def _durability(self, info: LogInfo) -> _Durability:

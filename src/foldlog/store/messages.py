@@ -96,7 +96,7 @@ class Messages(Primitives):
             behind = found.after(after)
             return behind if limit is None else behind[max(len(behind) - limit, 0) :]
 
-        return await self.query(kind(session_id), choose, consistency=consistency)
+        return await self.view(kind(session_id), choose, consistency=consistency)
 
     @operation(nothing, writes=True)
     async def pop_message(self, session_id: str, *, conversation: str = MAIN) -> Message | None:
@@ -124,7 +124,7 @@ class Messages(Primitives):
         return popped[0] if popped else None
 
     @operation(nothing, writes=True)
-    async def clear_messages(self, session_id: str, *, conversation: str = MAIN) -> None:
+    async def delete_messages(self, session_id: str, *, conversation: str = MAIN) -> None:
         """Remove all messages of a conversation.
 
         Earlier moments still show them. `erase_session`, or `delete` of the kind's view, removes

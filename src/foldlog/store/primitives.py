@@ -16,7 +16,6 @@ import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import (
-    ConfigurationError,
     LogCorrupt,
     PayloadError,
     shown,
@@ -191,46 +190,32 @@ class Primitives(Decisions):
         many = await decide_drafts(self._core, list(key), decide_many, timeout=timeout)
         return {each: stored.value for each, stored in many.items()}
 
+    @overload
+    async def view(self, key: Key[Any], *, consistency: Consistency = ...) -> Any: ...
+
+    @overload
     async def view(
-        self, key: Key[S] | str, *keys: str, consistency: Consistency = "session"
+        self, key: Key[S], select: Callable[[S], T], *, consistency: Consistency = ...
+    ) -> T: ...
+
+    async def view(
+        self,
+        key: Key[Any],
+        select: Callable[[Any], Any] | None = None,
+        *,
+        consistency: Consistency = "session",
     ) -> Any:
-        """Return the state of one view, as a copy that you may change.
+        """Return the state of one view, as a copy that you may change; or what a function finds.
 
         Of a kind that folds `every` record it is a list of them; of `last` it is a record or None.
         Otherwise it is what the kind's fold makes. A view in which nothing was saved is what the
         fold begins with.
 
         Args:
-            key: `kind(*keys)`; or a kind's name, followed by its keys.
-            keys: the keys, where `key` is a name.
-            consistency: how fresh: "eventual", "session" (has this store's own writes) or
-                "strong" (has every acked write).
-
-        Raises:
-            InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-            ConfigurationError: the store has no kind of that name.
-
-        Examples:
-            >>> await store.view(foldlog.kinds.updates("trip"))
-            []
-        """
-        if isinstance(key, str):
-            key = self.kind(key)(*keys)
-        folded = await self._core.hot_views.read(key.kind, self._core.subject_of(key), consistency)
-        return self._copied(key.kind, At(folded, 0))
-
-    async def query(
-        self, key: Key[S], question: Callable[[S], T], *, consistency: Consistency = "session"
-    ) -> T:
-        """Return what a function finds in the state of one view, without copying the state.
-
-        It is for folds whose state is large: `view` copies all of it, `query` nothing.
-
-        Args:
             key: the view: `kind(*keys)`.
-            question: called once with the fold's state. It changes nothing, and returns nothing
-                that the fold changes later. What it raises is raised.
+            select: called once with the fold's state, which is not copied; its result is returned.
+                It changes nothing, and returns nothing that the fold changes later. What it raises
+                is raised.
             consistency: how fresh: "eventual", "session" (has this store's own writes) or
                 "strong" (has every acked write).
 
@@ -238,11 +223,17 @@ class Primitives(Decisions):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: the store does not know the kind.
+
+        Examples:
+            >>> await store.view(foldlog.kinds.updates("trip"))
+            []
+            >>> await store.view(foldlog.kinds.updates("trip"), len)
+            0
         """
         folded = await self._core.hot_views.read(key.kind, self._core.subject_of(key), consistency)
-        return question(folded.state)
+        return self._copied(key.kind, At(folded, 0)) if select is None else select(folded.state)
 
-    def peek(self, key: Key[S], question: Callable[[S], T]) -> T | None:
+    def peek(self, key: Key[S], select: Callable[[S], T]) -> T | None:
         """Return what a function finds in the state in memory, at once; None if there is none.
 
         Nothing is read or awaited. It is None if the view is not in memory, or lacks a record that
@@ -251,15 +242,15 @@ class Primitives(Decisions):
 
         Args:
             key: the view: `kind(*keys)`.
-            question: called once with the fold's state. It changes nothing, and returns nothing
-                that the fold changes later. What it raises is raised.
+            select: called once with the fold's state. It changes nothing, and returns nothing that
+                the fold changes later. What it raises is raised.
 
         Raises:
             ConfigurationError: the store does not know the kind.
             InvalidId: a key is empty.
         """
         folded = self._core.hot_views.current(self._core.subject_of(key), key.kind)
-        return None if folded is None else question(folded.state)
+        return None if folded is None else select(folded.state)
 
     async def views(
         self, keys: Sequence[Key[Any]], *, consistency: Consistency = "session"
@@ -408,36 +399,6 @@ class Primitives(Decisions):
         ) as records:
             async for each in records:
                 yield self._item(key, each)
-
-    def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
-        """Yield the sequence up to which a view is folded: now, and whenever it has advanced.
-
-        It survives lost connections. It ends with StoreClosed when the store is closed.
-
-        Args:
-            key: the view: `kind(*keys)`.
-
-        Raises:
-            InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-        """
-        return watching.advances(self._core.hot_views, key.kind, self._core.subject_of(key))
-
-    def kind(self, name: str) -> Kind[Any]:
-        """Return the kind of that name.
-
-        Args:
-            name: the name, as in `foldlog.Kind(name)`.
-
-        Raises:
-            ConfigurationError: the store has no such kind; the message lists those there are.
-        """
-        found = self._core.kinds.get(name)
-        if found is None:
-            raise ConfigurationError(
-                f"no kind {shown(name)}; there are {', '.join(sorted(self._core.kinds))}"
-            )
-        return found
 
     # --- records ----------------------------------------------------------------------------------
 

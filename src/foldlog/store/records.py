@@ -79,13 +79,13 @@ class Records(Primitives):
                 first record is asked for.
 
         Raises:
-            ConfigurationError: the store has no such kind.
+            NotFound: the store has no such kind.
             InvalidId: the session id is empty.
             PayloadError: a position is of another number of shards.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         log = self._core.forked_log
-        families = None if kinds is None else {self.kind(name).family for name in kinds}
+        families = None if kinds is None else {self._core.kind(name).family for name in kinds}
         begins = self._ends(after, "after")
         ends = await log.heads() if until is None else self._ends(until, "until")
         only: dict[int, list[str]] = defaultdict(list)

@@ -7,6 +7,7 @@ nothing to the session whose writer did not know of it.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Container, Iterable
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from foldlog.store.clearing import (
     clear,
     side_by_side,
 )
+from foldlog.store.core import Capability, Core
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import (
     area_of,
@@ -48,68 +50,57 @@ from foldlog_projections import lineage
 S = TypeVar("S")
 
 
-class Removal(LargeValues):
+class Removal(Capability):
     """Removes single views and whole sessions, and lists sessions."""
 
-    @operation(nothing, writes=True)
-    async def delete(
-        self,
-        key: Key[S],
-        *,
-        overwrite: bool = True,
-        check: Callable[[S], None] | None = None,
-    ) -> None:
-        """Delete one view with its history, as if nothing had been saved in it.
+    @functools.cached_property
+    def blobs(self) -> LargeValues:
+        """Large values beside the log, each of one view: `await store.blobs.put(key, data)`."""
+        return LargeValues(self._core)
 
-        What is saved afterwards counts, also a repetition of what was deleted. Deleting a view that
+    @operation(nothing, writes=True)
+    async def erase(
+        self,
+        key: Key[Any] | Kind[Any],
+        *first: str,
+        overwrite: bool = True,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Erase a view with its history, or all views of a kind whose keys begin alike.
+
+        It is then as if nothing had been saved there: no read shows it, nor any earlier moment.
+        What is saved afterwards counts, also a repetition of what was erased. Erasing a view that
         holds nothing does nothing.
 
         Args:
-            key: the view, as in `foldlog.kinds.memory("acme:ann:trip")`.
+            key: the view, as in `foldlog.kinds.memory("acme:ann:trip")`; or a kind.
+            first: of a kind: the first keys of the views, fewer than the kind has.
             overwrite: no file holds its bytes when this returns, which takes some milliseconds for
                 each record. False: the view goes at once, and the server frees the bytes when it
                 next rewrites their files.
-            check: called with the state that is about to be deleted, as in `query`. If it raises,
-                the error is raised and nothing is deleted.
+            check: called with the state that is about to go, which it does not change. If it
+                raises, the error is raised and nothing is erased.
 
         Raises:
             InvalidId: a key is empty.
-            PayloadError: the kind folds another kind's records; delete that kind's view.
+            PayloadError: the kind folds another kind's records, whose view is to be erased; or it
+                has no more keys than are given.
             ConfigurationError: the store does not know the kind.
-            SessionHasForks: forks share the view. Nothing was deleted.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
+            SessionHasForks: forks share the view. Nothing was erased.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erase again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        self._core.subject_of(key)
-        await self._delete(key, overwrite=overwrite, check=check)
-
-    @operation(nothing, writes=True)
-    async def delete_all(self, kind: Kind[Any], *first: str, overwrite: bool = True) -> None:
-        """Delete all views of a kind whose keys begin with these, as `delete` does.
-
-        Args:
-            kind: a kind with more keys than are given.
-            first: their first keys.
-            overwrite: as for `delete`.
-
-        Raises:
-            InvalidId: a key is empty.
-            PayloadError: the kind folds another kind's records, or has no more keys than these.
-            ConfigurationError: the store does not know the kind.
-            SessionHasForks: forks share the views. Nothing was deleted.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
-        """
-        if not 0 < len(first) < len(kind.keys):
-            raise PayloadError(kind.name, f"give its first keys, {len(kind.keys) - 1} at most")
-        self._core.subject(kind, *first)
-        await self._delete(Prefix(kind, first), overwrite=overwrite)
-
-    async def _delete(
-        self, area: Area, *, overwrite: bool, check: Callable[[Any], None] | None = None
-    ) -> None:
+        area: Area
+        if isinstance(key, Kind):
+            if not 0 < len(first) < len(key.keys):
+                raise PayloadError(key.name, f"give its first keys, {len(key.keys) - 1} at most")
+            self._core.subject(key, *first)
+            area = Prefix(key, first)
+        else:
+            self._core.subject_of(key)
+            area = key
         if area.kind.of is not None:
-            raise PayloadError(area.kind.name, f"delete from {area.kind.of.name}, which it folds")
+            raise PayloadError(area.kind.name, f"erase {area.kind.of.name}, which it folds")
         session_id = area.kind.session_of(area.keys)
         forks = (await lineage_of(self._core, session_id, "strong")).forks if session_id else ()
         if session_id and forks:
@@ -247,7 +238,7 @@ class Removal(LargeValues):
         # Saves under way store these again when their records are there.
         loose = await loose_blobs(self._core, stored)
         await side_by_side(loose, lambda each: blobs.delete(*each))
-        sessions = {subject.keys[0] for subject in subjects if self._is_of_session(subject)}
+        sessions = {subject.keys[0] for subject in subjects if is_of_session(self._core, subject)}
         markers = [log.namespace.subject(lineage.MARKER, session_id) for session_id in sessions]
         await bury_unread(self._core, dict.fromkeys([*subjects, *markers]))
         named = {*stored} - {*loose}
@@ -266,30 +257,7 @@ class Removal(LargeValues):
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        return sorted(await self.list_session_sizes())
-
-    @operation(dict)
-    async def list_session_sizes(self) -> dict[str, int]:
-        """Return the number of stored records of each session that holds something, by session id.
-
-        It counts the views that have the session's id; one record may hold several envelopes. A
-        number that grows says that something was saved. Its cost grows with the number of views.
-
-        Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-        """
-        subjects = await self._core.forked_log.subjects()
-        cleared = {subject.keys[0] for subject in subjects if subject.family == lineage.MARKER}
-        known: dict[str, dict[str, int]] = {}
-        for subject, records in subjects.items():
-            if self._is_of_session(subject):
-                known.setdefault(subject.keys[0], {})[subject.family] = records
-        # A single record may be the tombstone of the only view that there was.
-        doubtful = [n for n, held in known.items() if n in cleared or [*held.values()] == [1]]
-        found = known.keys() - set(doubtful)
-        held = await side_by_side(doubtful, lambda name: self._holds(name, known[name]))
-        found |= {each for each, holds in zip(doubtful, held, strict=True) if holds}
-        return {name: sum(known[name].values()) for name in sorted(found)}
+        return sorted(await session_sizes(self._core))
 
     async def _forget_spooled(self, session_id: str, views: Iterable[Key[Any]]) -> None:
         """Remove what is a session's from spool files: what was refused, and of killed writers."""
@@ -311,18 +279,41 @@ class Removal(LargeValues):
                 f"({error}): see to it that it can be written, and clear again"
             ) from error
 
-    async def _holds(self, session_id: str, families: Container[str]) -> bool:
-        kinds = [kind for kind in session_kinds(self._core) if kind.name in families]
-        try:
-            folds = await asyncio.gather(
-                *(self._core.read(kind, session_id, consistency="strong") for kind in kinds)
-            )
-        except LogCorrupt:
-            return True
-        return any(folded.state for folded in folds)
 
-    def _is_of_session(self, subject: Subject) -> bool:
-        # Artifacts without a session stand under two keys.
-        return len(subject.keys) == 1 and any(
-            subject.family == kind.name for kind in session_kinds(self._core)
+async def session_sizes(core: Core) -> dict[str, int]:
+    """Return the number of stored records of each session that holds something, by session id.
+
+    It counts the views that have the session's id; one record may hold several envelopes. A number
+    that grows says that something was saved. Errors as `Removal.sessions`.
+    """
+    subjects = await core.forked_log.subjects()
+    cleared = {subject.keys[0] for subject in subjects if subject.family == lineage.MARKER}
+    known: dict[str, dict[str, int]] = {}
+    for subject, records in subjects.items():
+        if is_of_session(core, subject):
+            known.setdefault(subject.keys[0], {})[subject.family] = records
+    # A single record may be the tombstone of the only view that there was.
+    doubtful = [n for n, held in known.items() if n in cleared or [*held.values()] == [1]]
+    found = known.keys() - set(doubtful)
+    held = await side_by_side(doubtful, lambda name: _holds(core, name, known[name]))
+    found |= {each for each, holds in zip(doubtful, held, strict=True) if holds}
+    return {name: sum(known[name].values()) for name in sorted(found)}
+
+
+async def _holds(core: Core, session_id: str, families: Container[str]) -> bool:
+    kinds = [kind for kind in session_kinds(core) if kind.name in families]
+    try:
+        folds = await asyncio.gather(
+            *(core.read(kind, session_id, consistency="strong") for kind in kinds)
         )
+    except LogCorrupt:
+        return True
+    return any(folded.state for folded in folds)
+
+
+def is_of_session(core: Core, subject: Subject) -> bool:
+    """Return whether a subject is a view that a session's id alone names."""
+    # Artifacts without a session stand under two keys.
+    return len(subject.keys) == 1 and any(
+        subject.family == kind.name for kind in session_kinds(core)
+    )

@@ -7,13 +7,10 @@ that programs hold adds the facades: `foldlog.opening.store`.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Self
 
 from foldlog.errors import ConfigurationError
-from foldlog.log.archive import Archived, Archiver, Archiving, lost_records
+from foldlog.log.archive import Archived, Archiver, Archiving
 from foldlog.log.moments import head
 from foldlog.log.port import Log
 from foldlog.position import LogPosition
@@ -32,7 +29,6 @@ from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import Pauses
 from foldlog.store.rebuild import (
-    Finding,
     OnProgress,
     RebuildReport,
     VerifyReport,
@@ -40,7 +36,6 @@ from foldlog.store.rebuild import (
     verify,
 )
 from foldlog.store.records import Records
-from foldlog.store.spool import SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
@@ -71,11 +66,10 @@ class BaseStore(
     def __init__(self, backend: Backend, options: StoreOptions) -> None:
         super().__init__(Core(backend, options))
         self._artifacts = Artifacts(self, options.retention)
-        self._ending = AsyncExitStack()
-        self.on_close(backend.close)
+        self._core.on_close(backend.close)
         if backend.outbox is not None:
-            self.on_close(backend.outbox.close)
-        self.on_close(self._core.hot_views.close)
+            self._core.on_close(backend.outbox.close)
+        self._core.on_close(self._core.hot_views.close)
         complete(self, backend)
 
     @property
@@ -161,7 +155,7 @@ class BaseStore(
         return await verify(self._core, projection, on_progress)
 
     @operation(writes=True)
-    async def archive(self, *, everything: bool = False) -> Archived:
+    async def archive(self, *, everything: bool = False, forget: str | None = None) -> Archived:
         """Move the oldest records from the log to its archive: what exceeds `archive_limits`.
 
         Every store that was opened with `archive=` does so by itself; while one works on a shard,
@@ -169,40 +163,25 @@ class BaseStore(
 
         Args:
             everything: move all records, whatever the limits say.
+            forget: move nothing; give up this file of the archive, as an error or `verify` names
+                it, which is lost or damaged. Reads go on without its records, `verify` lists it as
+                an accepted loss, and what is left of it is removed. If you have a copy of it, put
+                it back instead.
 
         Returns:
             How many records were moved, their bytes, how many segments were merged, and how many
-            shards another archiver held.
+            shards another archiver held; and the file that was forgotten.
 
         Raises:
             ConfigurationError: the store was opened without `archive=`, or the log has another one.
+            NotFound: the archive names no file `forget`. Misuse: it has that file whole.
             LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
                 Archiving again is safe.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
+        if forget is not None:
+            return await self._archiver.give_up(forget)
         return await self._archiver.run(everything=everything)
-
-    @operation(writes=True)
-    async def forget_archived(self, file: str) -> Finding:
-        """Give up a file of the archive that is lost or damaged: the log goes on without it.
-
-        Reads go on without its records, and `verify` lists it as an accepted loss. What is left of
-        the file is removed. Put the file back instead, if you have a copy.
-
-        Args:
-            file: the file, as an error or `verify` names it.
-
-        Returns:
-            What is lost: the file, its last sequence, and how many records it had.
-
-        Raises:
-            ConfigurationError: the store was opened without `archive=`; or its archive names no
-                such file, or has it whole.
-            LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
-        """
-        lost = await self._archiver.give_up(file)
-        return Finding(lost.name, lost.last, lost_records(lost))
 
     @property
     def _archiver(self) -> Archiver:
@@ -212,25 +191,6 @@ class BaseStore(
             )
         return self._core.backend.archiver
 
-    @property
-    def degraded(self) -> Counter[str]:
-        """How many calls failed or were spooled, by method, where the store degrades."""
-        return self._core.calls.failures
-
-    @property
-    def spool(self) -> SpoolHealth | None:
-        """What waits for the log on the local disk; None for a store that has no spool."""
-        outbox = self._core.backend.outbox
-        return outbox.health if outbox is not None else None
-
-    def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Have a function awaited when the store is closed, before the functions added earlier.
-
-        Args:
-            close: a coroutine function without arguments.
-        """
-        self._ending.push_async_callback(close)
-
     async def close(self) -> None:
         """Let calls under way end, then release everything. Closing again does nothing.
 
@@ -238,7 +198,7 @@ class BaseStore(
             ConfigurationError: another event loop runs than the store's. Nothing was closed.
         """
         self._core.hot_views.check_loop()
-        await self._ending.aclose()
+        await self._core.ending.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -256,4 +216,4 @@ def complete(store: BaseStore, reached: Backend) -> None:
     if reached.snapshots is not None:
         core.hot_views.use_snapshots(reached.snapshots)
     if reached.archiver is not None:
-        store.on_close(Archiving(reached.archiver).close)
+        core.on_close(Archiving(reached.archiver).close)

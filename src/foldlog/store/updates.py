@@ -64,8 +64,6 @@ class Updates(Capability):
         key = updates.kind(record.session_id)
         await self._core.append_drafts(self._core.drafts("save_update", key, record))
 
-    save_task_update = save_update
-
     @operation(list)
     async def list_updates(
         self,
@@ -103,8 +101,6 @@ class Updates(Capability):
         core, asked = self._core, page(since_id=since_id, limit=limit, task_id=task_id)
         found = await core.select(updates.kind, session_id, consistency=consistency, choose=asked)
         return as_of_session(UPDATES.restore_all(found), session_id)
-
-    list_task_updates = list_updates
 
     async def watch_updates(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None

@@ -132,14 +132,14 @@ def _reconnects(store: Store) -> _Seen:
 
 
 def _degraded(store: Store) -> _Seen:
-    for method, count in store.degraded.items():
+    for method, count in core_of(store).calls.failures.items():
         yield (("method", method),), count
 
 
 def _of_spool(count: str) -> Callable[[Store], _Seen]:
     def look(store: Store) -> _Seen:
-        if store.spool is not None:
-            yield (), getattr(store.spool, count)
+        if (outbox := core_of(store).backend.outbox) is not None:
+            yield (), getattr(outbox.health, count)
 
     return look
 

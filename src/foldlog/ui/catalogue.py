@@ -20,6 +20,7 @@ from foldlog.position import LogPosition
 from foldlog.store.core import core_of
 from foldlog.store.ownership import session_kinds
 from foldlog.store.primitives import Item
+from foldlog.store.removal import session_sizes
 from foldlog.ui.run import place
 from foldlog.words import Line
 
@@ -86,7 +87,7 @@ class Catalogue:
 
     async def one(self, session_id: str) -> Summary:
         """Return the summary of one session, as of now."""
-        sizes = await self._store.list_session_sizes()
+        sizes = await session_sizes(core_of(self._store))
         made = await self._summary(session_id, sizes.get(session_id, 0))
         return self._shown(made, await self._store.waiting(session_id=session_id))
 
@@ -98,7 +99,7 @@ class Catalogue:
     async def _refresh(self, end: float) -> bool:
         now = await self._store.position()
         if now != self._seen_at:
-            self._sizes = await self._store.list_session_sizes()
+            self._sizes = await session_sizes(core_of(self._store))
             self._seen_at = now
             self._known = {id: s for id, s in self._known.items() if id in self._sizes}
         stale = [

@@ -17,6 +17,7 @@ from foldlog.errors import FoldlogError
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.position import LogPosition
+from foldlog.store.core import core_of
 from foldlog.store.primitives import Item
 from foldlog.ui.plain import encode
 from foldlog.ui.run import PAGE, Run, place, placed, trace_named
@@ -141,7 +142,7 @@ class _Following:
     async def _end_when_cleared(self, key: Key[Any]) -> None:
         """End once a view no longer begins as it did: a reader that reconnects gets the new one."""
         first = None
-        async with aclosing(self._store.advances(key)) as advances:
+        async with aclosing(core_of(self._store).advances(key)) as advances:
             async for _ in advances:
                 before, first = first, await first_of(self._store, key)
                 if before not in (None, first):

@@ -24,6 +24,7 @@ from tests.faults.storms.figures import Figures
 from tests.faults.storms.memory import resident
 from tests.faults.storms.patience import PATIENCE, answered
 from tests.support.build import update
+from tests.support.degrading import spool_of
 from tests.support.server import LocalServer
 
 _NAMESPACE: Final = "outage"
@@ -175,7 +176,7 @@ class _Callers:
     @property
     def spooled(self) -> int:
         """How many saves have waited in a spool."""
-        return sum(store.spool.spooled for store in self._spooling if store.spool)
+        return sum(spool_of(store).spooled for store in self._spooling)
 
     async def acked(self, saves: int) -> None:
         """Wait until so many more saves of stores that raise are acked."""
@@ -184,9 +185,7 @@ class _Callers:
 
     async def drained(self) -> None:
         """Wait until nothing waits in a spool any more."""
-        await self._until(
-            lambda: not any(store.spool.waiting for store in self._spooling if store.spool)
-        )
+        await self._until(lambda: not any(spool_of(store).waiting for store in self._spooling))
 
     async def ended(self) -> None:
         """Stop calling; let watchers come to the end, and stop them too."""

@@ -267,7 +267,7 @@ async def test_what_waits_is_saved_with_its_task_or_not_at_all(log: foldlog.Stor
         await tasks.as_task_store.save(task(state="completed"), ANN)
     assert await states(tasks, status=TaskState.TASK_STATE_INPUT_REQUIRED) == ["t1"]
     assert len(await log.waiting()) == 1
-    with dying_at(log, "delete"):
+    with dying_at(log, "erase"):
         await tasks.delete("t1", ANN)
     assert (await log.waiting(), await states(tasks)) == ([], [])
     await tasks.delete("t1", ANN)  # what is not listed can still be deleted

@@ -27,6 +27,7 @@ from foldlog.integrations.google_adk import (
 )
 from foldlog.integrations.objects import Unreadable
 from foldlog.scoped import Scope
+from foldlog_projections import adkstates
 from tests.integrations.killing import dying_at
 from tests.redaction.leaks import MASK, SECRET, Hook
 
@@ -216,7 +217,7 @@ async def test_a_session_whose_messages_were_cleared_can_be_created_again(
 ) -> None:
     sessions = FoldlogSessionService(log)
     await sessions.append_event(await sessions.create_session(**TRIP), said("hi"))
-    await log.clear_messages(ID)
+    await log.delete_messages(ID)
     assert await sessions.get_session(**TRIP) is None
     await sessions.append_event(await sessions.create_session(**TRIP), said("hello"))
     assert await events_of(sessions) == ["hello"]
@@ -410,7 +411,7 @@ async def test_a_memory_that_was_deleted_does_not_come_back(log: foldlog.Store) 
     assert [await found(memory, word) for word in ("user", "trip", "ann", event.id)] == [[]] * 4
     [kept] = (await memory.search_memory(**ANN, query="trains")).memories
     assert (kept.id, kept.author, kept.content.role) == (event.id, "user", "user")
-    with dying_at(log.scoped, "clear"):
+    with dying_at(log.scoped, "erase"):
         await memory.delete_memory(**ANN, memory_id=event.id)
     assert await found(memory, "trains") == []
     for _ in range(2):
@@ -533,7 +534,7 @@ async def test_erasing_a_session_takes_its_events_artifacts_and_memories(
     assert await log.scoped.list(Scope.session(ID)) == []
     assert (await FoldlogMemoryService(log).search_memory(**ANN, query=SECRET)).memories == []
     assert await sessions.get_user_state(**ANN) == {"own": SECRET}
-    await log.delete(log.kind("adkstates")("travel", "user:ann"))
+    await log.erase(adkstates.kind("travel", "user:ann"))
     assert await sessions.get_user_state(**ANN) == {}
 
 

@@ -424,7 +424,7 @@ async def test_namespaces_whose_list_was_deleted_are_listed_when_put_to(
     store: FoldlogStore, log: foldlog.Store
 ) -> None:
     await store.aput(("u",), "k", {})
-    await log.delete(langgraphnamespaces.kind("default"))
+    await log.erase(langgraphnamespaces.kind("default"))
     assert await store.alist_namespaces() == []
     await store.aput(("u",), "k2", {})
     assert await store.alist_namespaces() == [("u",)]

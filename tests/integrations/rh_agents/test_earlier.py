@@ -30,7 +30,7 @@ async def earlier(store: foldlog.Store) -> foldlog.Store:
     key = states.kind("s")
     await StateBackend(store).save_state(snapshot("s", storage={"seat": "12A"}))
     artifact_id = await StateBackend(store).artifacts.add_artifact(b"picture")
-    blob = await store.put_blob(key, codec.encode(LARGE))
+    blob = await store.blobs.put(key, codec.encode(LARGE))
     steps: list[tuple[str, msgspec.Struct | None]] = [
         ("search", Done("search", 0.1, raw({"flights": [1, (2,)]}))),
         ("draw", Done("draw", 0.1, artifact_id=artifact_id)),

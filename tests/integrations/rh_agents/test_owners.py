@@ -19,7 +19,7 @@ async def frozen(store: foldlog.Store) -> Execution:
     found = await StateBackend(store).execution("s")
     found.storage["by"] = "the frozen one"
     process = (await store.view(kinds.runs("s", "s"))).process
-    await store.delete(processes.kind(process))
+    await store.erase(processes.kind(process))
     return found
 
 

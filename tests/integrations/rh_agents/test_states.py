@@ -21,6 +21,7 @@ from foldlog.integrations.rh_agents import (
 )
 from foldlog.log.port import Append
 from foldlog.store.payloads import dump
+from foldlog_projections import statelist
 from foldlog_projections.states import Saved
 from tests.conftest import OpenStore
 from tests.integrations.rh_agents.build import event, snapshot
@@ -195,7 +196,7 @@ async def test_what_was_deleted_is_gone_and_may_come_again(
     await StateBackend(store).save_state(snapshot("s", event("old")))
     await StateBackend(store).save_state(snapshot("kept"))
     assert await StateBackend(store).delete_state("s") is True
-    assert list(await store.view("statelist", "0")) == ["kept"]
+    assert list(await store.view(statelist.kind("0"))) == ["kept"]
     for reader in (store, await reopen()):
         assert await StateBackend(reader).load_state("s") is None
         assert await ids(reader) == ["kept"]

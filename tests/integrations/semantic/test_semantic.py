@@ -101,7 +101,7 @@ async def test_neither_a_restart_nor_a_clearing_embeds_anything_again(tmp_path: 
         await scoped.write_many(SCOPE, {f"k{n}": f"red {n}" for n in range(100)})
         assert len(await keys(scoped, "red", "semantic")) == 10
         assert len(painter.texts) == 101
-        await scoped.clear(SCOPE, "k5")
+        await scoped.erase(SCOPE, "k5")
         assert len(await keys(scoped, "red", "semantic")) == 10
     assert painter.texts[101:] == ["red"]
     for index in (place / "search").rglob("*.db*"):

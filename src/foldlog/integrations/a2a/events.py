@@ -34,7 +34,7 @@ class FoldlogTaskEventStream(OnLog, cluster.TaskEventStream):
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         seen, key = number_of(after), self._key(task_id)
-        last = await self._store.query(key, lambda task: task.id if task.version == seen else None)
+        last = await self._store.view(key, lambda task: task.id if task.version == seen else None)
         async with aclosing(self._store.watch(key, after=last)) as items:
             async for _, type_, record, *_ in items:
                 if type_ == SAVED and record.event and record.version > seen:

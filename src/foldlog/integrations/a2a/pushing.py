@@ -75,7 +75,7 @@ class FoldlogPushNotificationConfigStore(OnLog, PushNotificationConfigStore):
         await self._store.decide(self._key(task_id), decide, copy=False)
 
     async def _configs(self, task_id: str, owner: str | None) -> list[Any]:
-        found = await self._store.query(
+        found = await self._store.view(
             self._key(task_id), lambda task: task.configs_of(owner), consistency="strong"
         )
         what = f"a push configuration of task {shown(task_id)}"

@@ -58,7 +58,7 @@ class _Tasks(OnLog):
         loop = asyncio.get_running_loop()
         ends = loop.time() + _SECONDS
         while True:
-            total, found = await self._store.query(
+            total, found = await self._store.view(
                 index, lambda listed: _choose(listed, params, size), consistency="strong"
             )
             reads = (self._read(each.task_id, context, each) for each in found[:size])
@@ -87,7 +87,7 @@ class _Tasks(OnLog):
             await self._store.load_planner_state(self._token_of(task_id))
 
         await self._store.transact(unlist)
-        await self._store.delete(self._key(task_id), overwrite=False)
+        await self._store.erase(self._key(task_id), overwrite=False)
 
     def _list(self, context: ServerCallContext) -> Key[dict[str, Listed]]:
         return a2alist.kind(self._name, f"@{self._owner_of(context)}")  # no user: ""
@@ -110,10 +110,10 @@ class _Tasks(OnLog):
 
         key = self._key(task_id)
         if listed is not None:
-            read, found = await self._store.query(key, find)
+            read, found = await self._store.view(key, find)
             if read == listed:
                 return found
-        return (await self._store.query(key, find, consistency="strong"))[1]
+        return (await self._store.view(key, find, consistency="strong"))[1]
 
     async def _save(
         self, task: Any, event: Any, context: ServerCallContext, agrees: Agrees

@@ -174,7 +174,7 @@ class FoldlogCheckpointStorage:
 
     async def _save(self, store: Store, saved: CheckpointSaved, asked: dict[str, Any]) -> None:
         """Append it with what it changes of the list of what waits."""
-        before = await store.query(self._key, _found(saved.previous))
+        before = await store.view(self._key, _found(saved.previous))
         waited = set[str]() if before is None else set(_head(before).waits)
         if waited == asked.keys():
             await store.append(self._key, saved)
@@ -207,7 +207,7 @@ class FoldlogCheckpointStorage:
 
     async def _query(self, question: Callable[[Mapping[Any, Recorded]], T]) -> T:
         """As of all that was acked to anybody before."""
-        return await self._do(lambda store: store.query(self._key, question, consistency="strong"))
+        return await self._do(lambda store: store.view(self._key, question, consistency="strong"))
 
     def _checkpoint(self, stored: Recorded) -> WorkflowCheckpoint:
         saved: CheckpointSaved = workflowcheckpoints.kind.decode(stored)

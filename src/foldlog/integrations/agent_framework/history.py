@@ -95,7 +95,7 @@ class FoldlogHistoryProvider(HistoryProvider):
             return found[self._conversation].latest(len(new))  # more makes no difference
 
         async def save(store: Store) -> None:
-            end = await store.query(conversations.kind(session), choose)
+            end = await store.view(conversations.kind(session), choose)
             added = _filter_new(_messages(session, end), new)
             if stored := [self._stored(each) for each in added]:
                 await store.append_messages(session, stored, conversation=self._conversation)

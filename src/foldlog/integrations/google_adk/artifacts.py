@@ -175,7 +175,7 @@ class FoldlogArtifactService(BaseArtifactService):  # type: ignore[misc, unused-
         await self._access.acall(lambda store: store.scoped.write(scope, key, value, expected=None))
 
     async def _clear(self, scope: Scope, key: str) -> None:
-        await self._access.acall(lambda store: store.scoped.clear(scope, key))
+        await self._access.acall(lambda store: store.scoped.erase(scope, key))
 
     async def _keys(self, scope: Scope, prefix: str) -> list[str]:
         return await self._access.acall(

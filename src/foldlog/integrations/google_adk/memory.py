@@ -121,7 +121,7 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
                     async with store.atomic():
                         await store.scoped.write(scope, key, [b""])
                         await store.scoped.write(scope, f"{key}{_GONE}", [b""])
-                    await store.scoped.clear(scope, key)
+                    await store.scoped.erase(scope, key)
 
         await self._access.acall(delete)
 

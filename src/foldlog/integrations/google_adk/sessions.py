@@ -174,7 +174,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         key = said(session_id_of(app_name, user_id, session_id.strip()))
 
         async def delete(store: Store) -> None:
-            await store.delete(key, overwrite=False)
+            await store.erase(key, overwrite=False)
             await end_waiting(store, key.keys[0])
 
         await self._access.acall(delete)
@@ -240,7 +240,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
 async def _load(store: Store, session: Session, config: GetSessionConfig) -> Session | None:
     """Fill a session with what the log has of it; None if there is none."""
     key = _key(session)
-    messages, session._storage_update_marker = await store.query(
+    messages, session._storage_update_marker = await store.view(
         key, lambda found: (list(found[MAIN]), _marker(found[MAIN])), consistency="strong"
     )
     if not messages:

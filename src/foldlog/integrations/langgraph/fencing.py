@@ -166,13 +166,13 @@ class Holding:
 
     async def _append(self, store: Store, *, renews: bool) -> None:
         key, name = checkpoints.kind(self._thread_id), self._thread_id
-        is_fork = await store.query(key, lambda thread: thread.holds_another(name))
+        is_fork = await store.view(key, lambda thread: thread.holds_another(name))
         takes = (self._takes or is_fork) and not renews
         held = Held(
             secrets.token_hex(8), self._token, name, self._holder, self._lease, renews, takes
         )
         await store.append(key, held)
-        error = await store.query(key, lambda t: refusal(t, self._thread_id, held.key))
+        error = await store.view(key, lambda t: refusal(t, self._thread_id, held.key))
         if error is not None:
             raise error
 

@@ -55,7 +55,7 @@ class ItemLog:
     ) -> list[T]:
         """Return what a function finds in each of some namespaces, in order.
 
-        Errors as `Store.query`.
+        Errors as `Store.view`.
         """
 
         async def ask(labels: Labels) -> T:
@@ -72,7 +72,7 @@ class ItemLog:
         return found
 
     async def _ask(self, store: Store, key: Key[S], question: Callable[[S], T]) -> T:
-        return await store.query(key, question, consistency=self._consistency)
+        return await store.view(key, question, consistency=self._consistency)
 
     async def append(
         self,
@@ -99,7 +99,7 @@ class ItemLog:
                 await store.append(self.key_of(labels), *several)
         if new and found is None:  # so that the next append knows what is listed
             with suppress(FoldlogError):
-                await store.query(tree, len)
+                await store.view(tree, len)
 
     async def embed(
         self, store: Store, records: Mapping[Labels, Sequence[langgraphitems.Embedded]]
@@ -126,7 +126,7 @@ class ItemLog:
     async def erase(self, store: Store, prefix: Sequence[str]) -> None:
         """Remove the namespaces that begin so, with their history. Errors as `Store.delete`."""
         for labels in await self.namespaces(store, prefix):
-            await store.delete(self.key_of(labels))
+            await store.erase(self.key_of(labels))
 
     async def sweep(self, store: Store) -> int:
         """Remove the items whose time is over; return how many. Errors as `Store.decide`."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -28,7 +29,7 @@ class Sweeper:
         if self._task is None or self._task.done():
             run = self._run(store, seconds)
             self._task = asyncio.create_task(run, name="foldlog sweeper", context=Context())
-            store.on_close(self.stop)
+            core_of(store).on_close(self.stop)
 
     async def stop(self) -> None:
         """End, at once. Fine if it has not begun."""

@@ -72,7 +72,7 @@ class Threads:
             found = thread.checkpoint(place.ns, place.id or None)
             return None if found is None else thread.row(place.ns, found)
 
-        return await self._store.query(_key(place.thread), find)
+        return await self._store.view(_key(place.thread), find)
 
     async def rows(
         self,
@@ -100,10 +100,10 @@ class Threads:
 
         if "thread_id" in named:
             thread_id = str(named["thread_id"])
-            return [(thread_id, row) for row in await self._store.query(_key(thread_id), take)]
+            return [(thread_id, row) for row in await self._store.view(_key(thread_id), take)]
         rows: list[tuple[str, Row]] = []
         for some in _by(_AT_ONCE, await self._store.keys(checkpoints.kind)):
-            taken = await asyncio.gather(*(self._store.query(key, take) for key in some))
+            taken = await asyncio.gather(*(self._store.view(key, take) for key in some))
             for key, found in zip(some, taken, strict=True):
                 rows += [(key.keys[0], row) for row in found]
         rows.sort(key=lambda each: each[1].checkpoint.id, reverse=True)
@@ -130,7 +130,7 @@ class Threads:
                         seeds.setdefault(channel, found[channel])
             return {c: (writes[c][::-1], seeds.get(c)) for c in channels}
 
-        found = await self._store.query(_key(place.thread), walk)
+        found = await self._store.view(_key(place.thread), walk)
         result: dict[str, dict[str, Any]] = {}
         for channel, (writes, seed) in found.items():
             result[channel] = {"writes": [self._forms.write(each) for each in writes]}
@@ -218,7 +218,7 @@ class Threads:
             _check_there(thread, place)
             return token_of(thread, place.thread)
 
-        token = await self._store.query(_key(place.thread), look)
+        token = await self._store.view(_key(place.thread), look)
         written = Written(
             secrets.token_urlsafe(9),
             place.id or "",
@@ -246,10 +246,10 @@ class Threads:
             check_free(thread, target, core_of(self._store).now())
             return token_of(thread, target)
 
-        ids, data = await self._store.query(_key(source), look)
+        ids, data = await self._store.view(_key(source), look)
         if not ids:
             return
-        copy, to = secrets.token_urlsafe(9), await self._store.query(_key(target), token)
+        copy, to = secrets.token_urlsafe(9), await self._store.view(_key(target), token)
         starts = range(0, len(data), _PART_BYTES)
         parts = [
             Part(f"{copy}/{start}", copy, data[start : start + _PART_BYTES]) for start in starts
@@ -266,7 +266,7 @@ class Threads:
         def check(thread: Thread) -> None:
             check_free(thread, thread_id, core_of(self._store).now())
 
-        await self._store.delete(_key(thread_id), overwrite=False, check=check)
+        await self._store.erase(_key(thread_id), overwrite=False, check=check)
 
     async def delete_runs(self, run_ids: Iterable[str]) -> None:
         """Remove what certain runs have saved, in all threads. Errors as `put`."""
@@ -288,7 +288,7 @@ class Threads:
 
         for some in _by(_AT_ONCE, await self._store.keys(checkpoints.kind)):
             found = await asyncio.gather(
-                *(self._store.query(key, partial(find, key)) for key in some)
+                *(self._store.view(key, partial(find, key)) for key in some)
             )
             for key, (ids, token) in zip(some, found, strict=True):
                 if ids:
@@ -329,7 +329,7 @@ class Threads:
                 bodies = {c: (parent.versions[c], held[c]) for c in values if c in held}
             return _Before(parent, bodies, token_of(thread, place.thread))
 
-        return await self._store.query(_key(place.thread), look)
+        return await self._store.view(_key(place.thread), look)
 
     async def _append(self, thread_id: str, *records: Any) -> None:
         await self._store.append(_key(thread_id), *records)
@@ -340,7 +340,7 @@ class Threads:
             errors = (refusal(thread, thread_id, key) for key in keys if thread.refused)
             return next(filter(None, errors), None)
 
-        error = await self._store.query(_key(thread_id), look)
+        error = await self._store.view(_key(thread_id), look)
         if error is not None:
             raise error
 

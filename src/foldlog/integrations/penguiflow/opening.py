@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from foldlog.errors import StoreClosed
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 
 
 class Opening:
@@ -39,7 +40,7 @@ class Opening:
     @property
     def degraded(self) -> Counter[str]:
         """What the store that was opened has counted."""
-        return Counter() if self.store is None else Counter(self.store.degraded)
+        return Counter() if self.store is None else Counter(core_of(self.store).calls.failures)
 
     def release(self) -> Store | None:
         """Forget the store, if one was opened, and return it: it is the caller's to close."""

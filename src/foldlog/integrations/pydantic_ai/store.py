@@ -155,7 +155,7 @@ class FoldlogConversationStore(ConversationStore):
 
         async def write(store: Store) -> None:
             # What the caller has read before is in memory, and the log decides in any case.
-            has = await store.query(kind(id), lambda found: root in found.entries)
+            has = await store.view(kind(id), lambda found: root in found.entries)
             try:
                 shared = [] if root is None or has else await self._history(store, root)
             except LookupError:
@@ -247,7 +247,7 @@ class FoldlogConversationStore(ConversationStore):
         raise KeyError(head)
 
     async def _read_state(self, store: Store, id: str, question: Callable[[Conversation], T]) -> T:
-        return await store.query(kind(id), question, consistency=self._consistency)
+        return await store.view(kind(id), question, consistency=self._consistency)
 
 
 def _dump(adapter: Any, value: Any) -> Any:

@@ -139,7 +139,8 @@ class ArtifactBackend(Capability):
         key, failed = stateartifacts.kind(artifact_id), None
         while (named := await self._named(artifact_id)) is not None:
             try:
-                data, reason = await self._store.read_blob(key, named.blob), "its bytes are missing"
+                data = await self._store.blobs.read(key, named.blob)
+                reason = "its bytes are missing"
             except LogCorrupt as fault:
                 data, reason = None, fault.reason
             if data is not None:
@@ -209,7 +210,7 @@ class ArtifactBackend(Capability):
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
         """Remove the artifacts that no snapshot refers to, and return which.
 
-        It is for operators: it reads every state and every artifact. `store.sweep_blobs` removes
+        It is for operators: it reads every state and every artifact. `store.blobs.sweep` removes
         the bytes of saves that were cut short.
 
         Args:
@@ -253,16 +254,16 @@ class ArtifactBackend(Capability):
         # What is older is saved anew: the checkpoint that refers to it may still come.
         if is_same and time.time() - items[0].recorded_at <= _RENEWED_SECONDS:
             return
-        blob = await self._store.put_blob(key, encoded.data)
+        blob = await self._store.blobs.put(key, encoded.data)
         await self._store.append(key, Named(sha256, encoded.codec, blob, len(encoded.data)))
-        await self._store.keep_blob(key, blob, encoded.data)
+        await self._store.blobs.keep(key, blob, encoded.data)
         if before is not None:
-            await self._store.remove_blob(key, before.blob)
+            await self._store.blobs.remove(key, before.blob)
 
     async def _size(self, artifact_id: str, named: Named) -> int:
         if named.size:
             return named.size
-        data = await self._store.read_blob(stateartifacts.kind(artifact_id), named.blob)
+        data = await self._store.blobs.read(stateartifacts.kind(artifact_id), named.blob)
         return len(data or b"")
 
     async def _named(self, artifact_id: str) -> Named | None:

@@ -341,7 +341,7 @@ class Execution:
         return self._known
 
     async def _steps_on_record(self) -> dict[str, Step]:
-        return await self._store.query(self._key, lambda run: dict(run.steps), consistency="strong")
+        return await self._store.view(self._key, lambda run: dict(run.steps), consistency="strong")
 
     @property
     def _key(self) -> Any:

@@ -171,7 +171,7 @@ async def steps_of(store: BaseStore, state_id: str, state: State) -> dict[str, S
     if not state.session_id:
         return earlier_steps(state)
     run: Key[runs.State] = runs.kind(state.session_id, state.run)
-    return await store.query(run, lambda found: dict(found.steps), consistency="strong")
+    return await store.view(run, lambda found: dict(found.steps), consistency="strong")
 
 
 def event_of(step: Step) -> dict[str, Any]:

@@ -7,7 +7,7 @@ purged. So whatever the log no longer has, the manifest named before.
 
 from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.archiver import Archived, ArchiveLimits, Archiver, Archiving
-from foldlog.log.archive.manifests import ArchiveHealth, lost_records
+from foldlog.log.archive.manifests import ArchiveHealth
 from foldlog.log.archive.places import place_of
 from foldlog.log.archive.segments import Segments
 
@@ -19,6 +19,5 @@ __all__ = [
     "Archiver",
     "Archiving",
     "Segments",
-    "lost_records",
     "place_of",
 ]

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.errors import ConfigurationError, FoldlogError
+from foldlog.errors import FoldlogError, Misuse, NotFound
 from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.manifest import LEASE, Manifest
-from foldlog.log.archive.manifests import ArchiveHealth, Superseded
+from foldlog.log.archive.manifests import ArchiveHealth, Superseded, lost_records
 from foldlog.log.archive.segments import SegmentGone
 from foldlog.log.port import StreamInfo
 from foldlog_projections.archive import Segment
@@ -57,12 +57,16 @@ class Archived(NamedTuple):
         raw_bytes: bytes of these records.
         merges: how many times segments were merged.
         held: shards that were left, because another archiver works on them or has just died.
+        forgotten: the file that was given up; None if none was asked for.
+        lost: what it held, in words.
     """
 
     records: int = 0
     raw_bytes: int = 0
     merges: int = 0
     held: int = 0
+    forgotten: str | None = None
+    lost: str = ""
 
 
 class Archiver:
@@ -105,13 +109,13 @@ class Archiver:
         """Return what the archive has of these shards: see `Manifests.health`."""
         return await self._log.manifests.health(streams, files=files)
 
-    async def give_up(self, name: str) -> Segment:
-        """Have the log go on without a segment that cannot be read; return what it was.
+    async def give_up(self, name: str) -> Archived:
+        """Have the log go on without a segment that cannot be read; return what is lost.
 
         What is left of its file is overwritten and removed.
 
         Raises:
-            ConfigurationError: the archive has no such segment, or it is whole.
+            NotFound: the archive has no such segment. Misuse: it is whole.
             LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
         """
         manifests, segments = self._log.manifests, self._log.segments
@@ -121,14 +125,14 @@ class Archiver:
                 if name not in (segment.name, segment.name.rpartition("/")[2]):
                     continue
                 if not await segments.damaged([segment]):
-                    raise ConfigurationError(f"{segment.name} is whole: there is nothing to forget")
+                    raise Misuse(f"{segment.name} is whole: there is nothing to forget")
                 left = tuple(each for each in manifest.segments if each is not segment)
                 lost = (*manifest.says.lost, segment)
                 says = msgspec.structs.replace(manifest.says, segments=left, lost=lost)
                 await manifests.change(shard, manifest, says)
                 await self._sweep(shard)
-                return segment
-        raise ConfigurationError(f"the archive names no file {name!r:.200}: see `foldlog doctor`")
+                return Archived(forgotten=segment.name, lost=lost_records(segment))
+        raise NotFound("file", name, "`foldlog doctor` lists the damaged files of the archive")
 
     async def _shard(self, shard: int, *, everything: bool) -> Archived:
         manifest = await self._log.manifests.current(shard, fresh=True)
@@ -292,4 +296,5 @@ def _totals(segments: Sequence[Segment]) -> tuple[int, int]:
 
 
 def _sum(one: Archived, other: Archived) -> Archived:
-    return Archived(*(a + b for a, b in zip(one, other, strict=True)))
+    records, raw_bytes, merges, held = map(sum, zip(one[:4], other[:4], strict=True))
+    return Archived(records, raw_bytes, merges, held)

@@ -137,17 +137,17 @@ class ShortTermMemory:
             if self.health is MemoryHealth.DEGRADED:
                 return
 
-    async def delete(self) -> None:
-        """Forget everything, and delete what was saved with its history. It stays usable.
+    async def erase(self) -> None:
+        """Forget everything, and erase what was saved with its history. It stays usable.
 
         Raises:
-            SessionHasForks: forks share the memory. Nothing was deleted.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
+            SessionHasForks: forks share the memory. Nothing was erased.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erase again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         async with self._turn:
             await self._cancel_attempt()
-            await self._store.delete(projection.kind(self.key))
+            await self._store.erase(projection.kind(self.key))
             self._state = MemoryState()
 
     async def close(self) -> None:
