@@ -92,13 +92,11 @@ class Conversation(msgspec.Struct):
         return [_decode(each) for each in newest][::-1]
 
     def after(self, id: str) -> list[Message]:
-        """Return the messages behind one of them, oldest first; all of them if it is not there.
+        """Return the messages behind one of them, oldest first.
 
         Args:
             id: the message's id.
         """
-        if id not in self.encoded:
-            return list(self)
         behind = dropwhile(lambda each: each != id, self.encoded)
         return [_decode(self.encoded[each]) for each in islice(behind, 1, None)]
 

@@ -39,6 +39,7 @@ from foldlog.errors import (
     ArtifactLimitExceeded as ArtifactLimitExceeded,
     ArtifactTooLarge as ArtifactTooLarge,
     BundleRefused as BundleRefused,
+    Busy as Busy,
     ConfigurationError as ConfigurationError,
     FoldlogError as FoldlogError,
     IdTaken as IdTaken,
@@ -147,7 +148,6 @@ if TYPE_CHECKING:
     )
     from foldlog.store import (
         ArchiveHealth as ArchiveHealth,
-        Difference as Difference,
         EmbeddedHealth as EmbeddedHealth,
         Erased as Erased,
         Finding as Finding,
@@ -160,6 +160,7 @@ if TYPE_CHECKING:
         SpoolHealth as SpoolHealth,
         StreamHealth as StreamHealth,
         VerifyReport as VerifyReport,
+        ViewDifference as ViewDifference,
     )
     from foldlog.store.primitives import Item as Item
     from foldlog.upcasting import Upcasters as Upcasters, upcaster as upcaster
@@ -198,8 +199,8 @@ _HOMES = {
     """,
     "foldlog.steering": "sanitize_steering_event validate_steering_event",
     "foldlog.store": """
-        ArchiveHealth Difference EmbeddedHealth Erased Finding Health LogRecord RebuildProgress
-        RebuildReport Saving Side SpoolHealth StreamHealth VerifyReport
+        ArchiveHealth EmbeddedHealth Erased Finding Health LogRecord RebuildProgress
+        RebuildReport Saving Side SpoolHealth StreamHealth VerifyReport ViewDifference
     """,
     "foldlog.store.primitives": "Item",
     "foldlog.upcasting": "Upcasters upcaster",

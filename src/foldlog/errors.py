@@ -26,18 +26,22 @@ class FoldlogError(Exception):
 
 
 class ConfigurationError(FoldlogError):
-    """An option that cannot work, with the other options or with what is stored."""
+    """What a program is set up with cannot work: an option, a kind, an extra that is missing."""
 
 
 class Misuse(FoldlogError):
     """The program calls something in an order, or with options, that cannot work."""
 
 
-class NotFound(FoldlogError):
+class Busy(FoldlogError):
+    """Somebody else has it now, and lives. Wait for them, or end them."""
+
+
+class NotFound(FoldlogError, LookupError):
     """There is nothing of that id: `kind` says of what ("task", "step"), `id` which."""
 
     def __init__(self, kind: str, id: str, hint: str = "") -> None:
-        super().__init__(f"there is no {kind} {id!r:.80}" + (f": {hint}" if hint else ""))
+        super().__init__(f"there is no {kind} {id!r:.200}" + (f": {hint}" if hint else ""))
         self.kind = kind
         self.id = id
 
@@ -229,12 +233,11 @@ class AlreadyAnswered(AppendConflict):
         return self.reason
 
 
-class NotWaiting(FoldlogError, LookupError):
+class NotWaiting(NotFound):
     """Nothing of that id waits for an answer, nor has anybody answered it."""
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"nothing waits as {id!r:.200}: store.waiting() lists what does")
-        self.id = id
+        super().__init__("waiting item", id, "store.waiting() lists what waits")
 
 
 class WaitingExpired(FoldlogError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from foldlog.errors import ConfigurationError, InvalidId
+from foldlog.errors import InvalidId, Misuse
 
 PREFIX: Final = "foldlog"
 LIVE_PREFIX: Final = "live"
@@ -167,7 +167,7 @@ class Namespace:
 def checked_filter(matching: str) -> str:
     """Return a filter as it is: one subject, or one branch."""
     if not _LIMITED.fullmatch(matching):
-        raise ConfigurationError(f"a purge is of keys of one family, not of {matching!r:.80}")
+        raise Misuse(f"a purge is of keys of one family, not of {matching!r:.80}")
     return matching
 
 

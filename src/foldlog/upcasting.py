@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.errors import ConfigurationError, MissingUpcaster
+from foldlog.errors import ConfigurationError, MissingUpcaster, Misuse
 
 Upcast = Callable[[Any], Any]
 """Makes a payload, in MessagePack's types, one of the next version. It may change what it gets.
@@ -49,14 +49,14 @@ class Upcasters:
             version: the version that the function reads.
 
         Raises:
-            ConfigurationError: there is such a function already, or the version is none.
+            Misuse: there is such a function already, or the version is none.
         """
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ConfigurationError(f"{type}: a version is 1 or more, not {version!r:.80}")
 
         def decorate(upcast: F) -> F:
             if (type, version) in self._steps:
-                raise ConfigurationError(f"{type} version {version} has two upcasters")
+                raise Misuse(f"{type} version {version} has two upcasters")
             self._steps[type, version] = upcast
             self.newest[type] = max(self.newest.get(type, 1), version + 1)
             return upcast

@@ -98,7 +98,7 @@ async def test_a_watcher_is_told_of_every_turn_with_its_diff(
 ) -> None:
     other = await open_manager()
     first = await put(manager, "shop/1", 1)
-    async with aclosing(other.watch("shop/1", since=0)) as changes:
+    async with aclosing(other.watch("shop/1", after=0)) as changes:
         seen = await anext(changes)
         assert (seen.version, seen.label, seen.changes[0].before) == (first, "put 1", None)
         second = await put(manager, "shop/1", 2)
@@ -120,7 +120,7 @@ async def test_the_diff_of_data_that_comes_and_goes(manager: Manager) -> None:
         async with manager.turn("shop/1") as ctx:
             ctx.update("numbers", state)
     await manager.delete("shop/1")
-    async with aclosing(manager.watch("shop/1", since=0)) as changes:
+    async with aclosing(manager.watch("shop/1", after=0)) as changes:
         diffs = [(await anext(changes)).changes[0].diff for _ in range(3)]
     assert diffs == [
         (("state", ABSENT, [1, 2]),),

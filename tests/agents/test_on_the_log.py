@@ -344,7 +344,7 @@ async def test_a_watcher_waits_an_outage_out(
         if failures:
             raise failures.pop()
 
-    async with aclosing(store.agents.watch("shop/1", since=0)) as changes:
+    async with aclosing(store.agents.watch("shop/1", after=0)) as changes:
         monkeypatch.setattr(ledger, "_RETRY_SECONDS", 0)
         assert (await anext(changes)).changes[0].after == {"items": [], "total": 1}
         await put(store, Cart(total=2))
@@ -366,7 +366,7 @@ async def test_a_store_of_the_past_has_the_agents_of_then(store: foldlog.Store) 
         assert await past.agents.scopes() == ["shop/1"]
         dump = await past.agents.dump_state()
         assert dump["shop/1"]["cart"]["state"]["total"] == 1
-        seen = [change.version async for change in past.agents.watch("shop/1", since=0)]
+        seen = [change.version async for change in past.agents.watch("shop/1", after=0)]
         assert seen == [entry.version]
         with pytest.raises(foldlog.FoldlogError, match="read"):
             async with past.agents.turn("shop/1") as ctx:
@@ -376,7 +376,7 @@ async def test_a_store_of_the_past_has_the_agents_of_then(store: foldlog.Store) 
 async def test_a_watcher_ends_with_its_store(reopen: OpenStore) -> None:
     store = await reopen()
     await put(store, Cart(total=1))
-    async with aclosing(store.agents.watch("shop/1", since=0)) as changes:
+    async with aclosing(store.agents.watch("shop/1", after=0)) as changes:
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)

@@ -15,11 +15,16 @@ from pydantic import BaseModel
 from foldlog.agents import (
     AgentStateEntry,
     IncompatibleAgentState,
-    StateAbsent,
     TurnEnded,
     TurnStateContext,
 )
-from foldlog.errors import AppendConflict, ConfigurationError, InvalidId, PayloadError
+from foldlog.errors import (
+    AppendConflict,
+    InvalidId,
+    Misuse,
+    NotFound,
+    PayloadError,
+)
 from tests.agents.conftest import Cart, Note, OpenManager
 from tests.agents.support import Manager, put, stored
 
@@ -161,7 +166,7 @@ async def test_attempts_come_to_an_end(manager: Manager) -> None:
     with pytest.raises(AppendConflict):
         await manager.run_turn("shop/1", overtaken, attempts=3)
     assert tried == 3
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(Misuse):
         await manager.run_turn("shop/1", overtaken, attempts=0)
 
 
@@ -204,7 +209,7 @@ async def test_state_that_is_absent_begins_with_defaults_or_what_is_given(
     async with manager.turn("shop/1") as ctx:
         assert await ctx.get("cart", Cart) == Cart()
         assert await ctx.get("note", Note, default=Note(text="begin")) == Note(text="begin")
-        with pytest.raises(StateAbsent, match="default="):
+        with pytest.raises(NotFound, match="default="):
             await ctx.get("note", Note)
         assert await ctx.get_entry("note", Note) is None
     assert await manager.scopes() == []
@@ -348,7 +353,7 @@ async def test_what_has_no_state_begins_as_its_type_does(manager: Manager) -> No
     async with manager.turn("shop/1") as ctx:
         assert await ctx.get("journey", Journey) == Journey()
         assert await ctx.get("tags", set[str]) == set()
-        with pytest.raises(StateAbsent, match="datetime"):
+        with pytest.raises(NotFound, match="datetime"):
             await ctx.get("at", dt.datetime)
 
 

@@ -85,7 +85,7 @@ async def test_moments_forks_and_watchers_reach_back_into_the_archive(place: Pla
     await store.archive(everything=True)
     assert await ids(await place.open(), "fork") == [*ALL[:10], "new"]
     seen = []
-    async for each in reader.watch_updates("s3", "u17"):
+    async for each in reader.watch_updates("s3", after="u17"):
         seen.append(each.update_id)
         if len(seen) == 2:
             await reader.save_update(update("live", "s3"))

@@ -18,8 +18,8 @@ import foldlog
 from foldlog import StateUpdate, TaskStatus, UpdateType
 from foldlog.agents import TurnStateContext
 from foldlog.blocking import BlockingStore, connect
+from foldlog.errors import NotFound
 from foldlog.scoped import Scope
-from foldlog.sessions import UnknownTask
 from tests.support.stores import fresh_namespace
 
 
@@ -151,7 +151,7 @@ def test_the_past_blocks_too(store: BlockingStore) -> None:
 
 
 def test_errors_are_those_of_the_call(store: BlockingStore) -> None:
-    with pytest.raises(UnknownTask):
+    with pytest.raises(NotFound):
         store.session("s").start_task("none")
     with pytest.raises(foldlog.InvalidId):
         store.list_tasks("")
@@ -223,7 +223,7 @@ def test_turns_of_agents_block(store: BlockingStore) -> None:
 
     assert store.agents.run_turn("shop/1", body) == 7
     assert [v.label for v in store.agents.history("shop/1")] == ["first", "second", ""]
-    changes = store.agents.watch("shop/1", since=0)
+    changes = store.agents.watch("shop/1", after=0)
     assert next(changes).changes[0].after == {"apple": 1}
     changes.close()
     manager = store.agents.repository.create_manager(dict, "other")
@@ -299,7 +299,7 @@ def test_a_callback_that_calls_the_store_is_refused(store: BlockingStore) -> Non
         store.position()
         return []
 
-    with pytest.raises(foldlog.ConfigurationError, match="own thread"):
+    with pytest.raises(foldlog.Misuse, match="own thread"):
         store.decide(foldlog.kinds.tasks("s"), decision)
 
 

@@ -132,7 +132,7 @@ async def test_a_bundle_that_cannot_be_made_leaves_no_file(tmp_path: Path) -> No
             await write_bundle(store, "", path)
         await store.save_update(update("u", "s"))
         path.write_bytes(b"mine")
-        with pytest.raises(foldlog.ConfigurationError, match="exists: name another file"):
+        with pytest.raises(foldlog.Misuse, match="exists: name another file"):
             await write_bundle(store, "s", path)
         assert path.read_bytes() == b"mine"
         for key in (b"", pem(generate_private_key(SECP256R1())), public(KEY)):

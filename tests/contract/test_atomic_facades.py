@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import foldlog
 from foldlog import TaskStatus
+from foldlog.errors import NotFound
 from foldlog.log.port import Append
 from foldlog.scoped import Scope, StoreOptions
 from foldlog.scoped.errors import VersionConflict
@@ -18,7 +19,6 @@ from foldlog.sessions import (
     ConversationTurn,
     IllegalTransition,
     ShortTermMemoryConfig,
-    UnknownTask,
 )
 from tests.conftest import OpenStore
 from tests.support.build import steering, update
@@ -220,11 +220,11 @@ async def test_after_a_block_that_failed_a_session_looks_again(store: foldlog.St
 
     with pytest.raises(LookupError):
         await fail()
-    with pytest.raises(UnknownTask):
+    with pytest.raises(NotFound):
         session.get_task("task")
     assert session.state.tasks == []
     assert (await session.refresh()).tasks == []
-    with pytest.raises(UnknownTask):
+    with pytest.raises(NotFound):
         await session.start_task("task")
     await session.telemetry.flush()
     assert sink.events == []
@@ -278,7 +278,7 @@ async def test_a_run_is_refused_in_a_block(store: foldlog.Store) -> None:
     """What its steps do is not undone when the block fails."""
     before = await appended(store)
     async with store.atomic():
-        with pytest.raises(foldlog.ConfigurationError, match=r"inside store\.atomic\(\)"):
+        with pytest.raises(foldlog.Misuse, match=r"inside store\.atomic\(\)"):
             async with store.run("run"):
                 raise AssertionError("it began")
     assert await appended(store) == before

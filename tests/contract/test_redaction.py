@@ -14,7 +14,7 @@ import pytest
 import foldlog
 from foldlog import ArtifactScope, RedactionFailed, Saving
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from tests.conftest import OpenStore
 from tests.redaction.leaks import LEAKY, MASK, SECRET, Hook, masked, raw
 from tests.redaction.saves import CASES
@@ -168,7 +168,7 @@ async def test_a_degrading_store_drops_counts_and_says_so(
 
 async def test_a_spool_holds_what_the_hook_returned(tmp_path: Path) -> None:
     async with spooling(tmp_path, FlakyLog()) as process:
-        options = StoreOptions(on_error="degrade", redact=Hook())
+        options = Options(on_error="degrade", redact=Hook())
         store = foldlog.Store(
             Backend(process.log, process.log.blobs, outbox=process.outbox), options
         )

@@ -132,7 +132,7 @@ async def test_watchers_amid_concurrent_writers_miss_and_repeat_nothing(
 
 async def test_a_cursor_says_where_to_begin(cursor_feed: Feed, store: foldlog.Store) -> None:
     items = await save_all(cursor_feed, store, range(6))
-    async with aclosing(cursor_feed.watch(store, since_id="id-2")) as watcher:
+    async with aclosing(cursor_feed.watch(store, after="id-2")) as watcher:
         assert await take(watcher, 3) == items[3:]
         new = await save_all(cursor_feed, store, range(6, 7))
         assert await take(watcher, 1) == new
@@ -140,18 +140,17 @@ async def test_a_cursor_says_where_to_begin(cursor_feed: Feed, store: foldlog.St
 
 async def test_a_cursor_at_the_tip_replays_nothing(cursor_feed: Feed, store: foldlog.Store) -> None:
     await save_all(cursor_feed, store, range(3))
-    async with aclosing(cursor_feed.watch(store, since_id="id-2")) as watcher:
+    async with aclosing(cursor_feed.watch(store, after="id-2")) as watcher:
         first = asyncio.ensure_future(take(watcher, 1))
         new = await save_all(cursor_feed, store, range(3, 4))
         assert await first == new
 
 
-async def test_an_unknown_cursor_replays_everything(
-    cursor_feed: Feed, store: foldlog.Store
-) -> None:
-    items = await save_all(cursor_feed, store, range(3))
-    async with aclosing(cursor_feed.watch(store, since_id="unknown")) as watcher:
-        assert await take(watcher, 3) == items
+async def test_an_unknown_cursor_is_refused(cursor_feed: Feed, store: foldlog.Store) -> None:
+    await save_all(cursor_feed, store, range(3))
+    async with aclosing(cursor_feed.watch(store, after="unknown")) as watcher:
+        with pytest.raises(foldlog.NotFound, match="unknown"):
+            await take(watcher, 1)
 
 
 async def test_a_replay_is_not_limited(cursor_feed: Feed, store: foldlog.Store) -> None:
@@ -165,7 +164,7 @@ async def test_a_task_filter_holds_in_replay_and_after(
     cursor_feed: Feed, store: foldlog.Store
 ) -> None:
     old = await save_all(cursor_feed, store, range(6))
-    async with aclosing(cursor_feed.watch(store, since_id="id-2", task_id="task-1")) as watcher:
+    async with aclosing(cursor_feed.watch(store, after="id-2", task_id="task-1")) as watcher:
         assert await take(watcher, 2) == [old[3], old[5]]
         new = await save_all(cursor_feed, store, range(6, 10))
         assert await take(watcher, 2) == [new[1], new[3]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import ConfigurationError
+from foldlog.errors import Busy, ConfigurationError, Misuse
 from foldlog.exporting import export, export_parquet, restore, writing
 from foldlog.exporting.newfile import NewFile
 from tests.exporting.history import write
@@ -75,14 +75,14 @@ async def test_an_export_overwrites_nothing_and_leaves_nothing(
             await export(store, file)
     assert os.listdir(tmp_path) == []
     out = NewFile(file)
-    with pytest.raises(ConfigurationError, match="another process writes"):
+    with pytest.raises(Busy, match="another process writes"):
         await export(store, file)
     file.write_text("mine")  # meanwhile
-    with pytest.raises(ConfigurationError, match="exists: name another file, or remove it"):
+    with pytest.raises(Misuse, match="exists: name another file, or remove it"):
         out.finish()
     out.close()
     for write_it in (export, export_parquet):
-        with pytest.raises(ConfigurationError, match="exists: name another file, or remove it"):
+        with pytest.raises(Misuse, match="exists: name another file, or remove it"):
             await write_it(store, file)
         with pytest.raises(ConfigurationError, match="cannot be written: No such file"):
             await write_it(store, tmp_path / "nowhere" / "x")

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import ConfigurationError, ImportFailed, LogRecord, PayloadError, codec
+from foldlog import ImportFailed, LogRecord, PayloadError, codec
+from foldlog.errors import ConfigurationError, Misuse
 from foldlog.exporting import check, export, export_lines, restore
 from foldlog.scoped import Scope
 from foldlog.store import copying
@@ -204,7 +205,7 @@ async def test_a_log_in_an_archive_is_exported_whole(
     await restore(copy, tmp_path / "all.jsonl")
     assert await read(copy) == await read(store)
     assert (await copy.verify()).is_good
-    with pytest.raises(ConfigurationError, match="without archive="):
+    with pytest.raises(Misuse, match="without archive="):
         await restore(await fresh(archive=tmp_path / "other"), tmp_path / "all.jsonl")
 
 
@@ -219,7 +220,7 @@ async def test_what_cannot_be_brought_is_refused_before_anything_is_written(
     subject = used._core.log.namespace.subject
     other = next(f"{n}" for n in range(99) if subject("updates", f"{n}").shard == 1)
     await used.save_update(update("u", other))
-    with pytest.raises(ConfigurationError, match="is not empty"):
+    with pytest.raises(Misuse, match="is not empty"):
         await restore(used, file)
     assert await used.sessions() == [other]
     with pytest.raises(ConfigurationError, match="connect with shards=2"):
@@ -231,7 +232,7 @@ async def test_what_cannot_be_brought_is_refused_before_anything_is_written(
     await restore(copy, file)
     assert await restore(copy, file) == (0, 8, 0)
     await copy.save_update(update("more", "s1"))
-    with pytest.raises(ConfigurationError, match="is not empty"):
+    with pytest.raises(Misuse, match="is not empty"):
         await restore(copy, file)
 
 

@@ -156,9 +156,9 @@ class Actor:
         family, key = subject.split("/")
         watched: Any
         if family == "updates":
-            watched = self.store.watch_updates(key, since_id=since)
+            watched = self.store.watch_updates(key, after=since)
         else:
-            watched = self.store.watch_steering(key, since_id=since)
+            watched = self.store.watch_steering(key, after=since)
         with self._recorded(op):
             async with aclosing(watched) as items:
                 async for item in items:

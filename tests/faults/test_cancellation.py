@@ -17,7 +17,7 @@ import foldlog
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from tests.faults.simulation import clock
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import Stream
@@ -69,7 +69,7 @@ async def _one_life(loop: clock.VirtualLoop, call: Call, nth: int, *, lost_ack: 
     """Cancel the call at its nth await; return whether it has that many."""
     rng = random.Random(nth)
     log = WiredLog(Stream(rng, lag=0.1), rng, Faults())
-    store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
+    store = foldlog.Store(Backend(log, MemoryBlobs()), Options())
     await store.save_planner_state("token", {"n": 1})
     await store.save_update(update("before"))
     await store.list_updates("session")  # hot from now on
@@ -104,7 +104,7 @@ async def test_the_same_on_a_server(call: str, embedded_path: Path) -> None:
     try:
         for nth in itertools.count(1):
             log = await JetStreamLog.open(server.url, fresh_namespace(), options=options)
-            store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
+            store = foldlog.Store(Backend(log, MemoryBlobs()), Options())
             await store.save_planner_state("token", {"n": 1})
             tasks = asyncio.all_tasks()
             came = await cancelled_at(CALLS[call](store), nth)

@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from tests.faults.simulation import clock
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import Stream
@@ -25,7 +25,7 @@ def test_an_unknown_outcome_is_settled_by_reading_back() -> None:
 async def _told_by_reading() -> None:
     rng = random.Random(1)
     log = WiredLog(Stream(rng, lag=0.0), rng, Faults(), timeout=1.0)
-    store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
+    store = foldlog.Store(Backend(log, MemoryBlobs()), Options())
     await store.save_update(update("1"))
     assert len(await store.list_updates("session")) == 1
     log.faults = Faults(lost_ack=1.0, dropped=1.0)  # neither ack nor push
@@ -45,7 +45,7 @@ def test_no_retry_comes_later_than_the_server_remembers_ids() -> None:
 async def _patient(loop: clock.VirtualLoop) -> None:
     rng = random.Random(1)
     log = WiredLog(Stream(rng, lag=0.0), rng, Faults(), timeout=1000.0)
-    store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
+    store = foldlog.Store(Backend(log, MemoryBlobs()), Options())
     log.faults = Faults(lost_ack=1.0)
     with pytest.raises(foldlog.AppendUnknown):
         await store.save_update(update("1"))
@@ -69,7 +69,7 @@ def test_a_reply_that_never_comes_is_not_waited_for_long() -> None:
 async def _soon(loop: clock.VirtualLoop) -> None:
     rng = random.Random(1)
     log = WiredLog(Stream(rng, lag=0.0), rng, Faults(), timeout=60.0)
-    store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
+    store = foldlog.Store(Backend(log, MemoryBlobs()), Options())
     log.faults = Faults(vanished=1.0)
     saving = asyncio.create_task(store.save_update(update("1")))
     await asyncio.sleep(1)

@@ -168,7 +168,7 @@ async def test_what_an_upcaster_raises_is_told_with_its_position(
 
 def test_a_step_is_registered_once(registry: foldlog.Upcasters) -> None:
     registry.register(TYPE, 1)(in_cents)
-    with pytest.raises(foldlog.ConfigurationError, match="two upcasters"):
+    with pytest.raises(foldlog.Misuse, match="two upcasters"):
         registry.register(TYPE, 1)(in_cents)
     for wrong in (0, True, "1"):
         with pytest.raises(foldlog.ConfigurationError, match="1 or more"):

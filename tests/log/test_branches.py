@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from foldlog.envelope import Draft, draft
-from foldlog.errors import ConfigurationError, ReadOnlyStore
+from foldlog.errors import Misuse, ReadOnlyStore
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.log.past import PastLog
@@ -161,10 +161,10 @@ async def test_a_branch_of_another_namespace_is_none_of_this_one(log: Log) -> No
 async def test_what_is_no_branch_purges_nothing(log: Log, matching: str) -> None:
     subject = log.namespace.subject("scoped", "s", "k")
     await append(log, subject)
-    with pytest.raises(ConfigurationError, match="one family"):
+    with pytest.raises(Misuse, match="one family"):
         await log.purge(Branch(matching, 0), before=10**6)
     if isinstance(log, JetStreamLog):
-        with pytest.raises(ConfigurationError, match="one family"):
+        with pytest.raises(Misuse, match="one family"):
             await log.purge(Subject(matching, 0, ()), before=10**6)
     assert await counts(log) == {subject.name: 1}
 

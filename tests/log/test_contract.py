@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from foldlog.envelope import Draft, draft, pack, unpack
-from foldlog.errors import AppendConflict, AppendFailed, ConfigurationError, PayloadTooLarge
+from foldlog.errors import AppendConflict, AppendFailed, Misuse, PayloadTooLarge
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.subjects import Subject
@@ -219,7 +219,7 @@ async def test_shards_hold_their_own_and_order_within_them(open_log: OpenLog) ->
         assert await ids(log, subject) == ["1", "2"]
     assert sorted(await log.subjects()) == sorted(subjects)
     assert sum(info.messages for info in (await log.info()).streams) == 40
-    with pytest.raises(ConfigurationError, match="one shard"):
+    with pytest.raises(Misuse, match="one shard"):
         await log.append([Append(s, (made("3"),)) for s in subjects], atomic=True)
 
 

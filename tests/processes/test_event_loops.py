@@ -67,7 +67,7 @@ def test_every_call_from_another_event_loop_is_refused(tmp_path: Path) -> None:
             own.run(store.save_update(update("1")))
             own.run(store.list_updates("session"))
             for call in CALLS.values():
-                with pytest.raises(foldlog.ConfigurationError, match="one store per event loop"):
+                with pytest.raises(foldlog.Misuse, match="one store per event loop"):
                     other.run(called(call, store))
             # Nothing of it has harmed the store.
             assert own.run(store.list_updates("session", consistency="strong")) == [update("1")]

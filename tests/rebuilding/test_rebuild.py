@@ -455,7 +455,7 @@ async def test_records_that_are_counted_and_not_given_are_reported(
 
 
 async def test_an_unknown_projection_is_refused(store: foldlog.Store) -> None:
-    with pytest.raises(foldlog.ConfigurationError, match="weather"):
+    with pytest.raises(foldlog.NotFound, match="weather"):
         await store.verify("weather")
 
 

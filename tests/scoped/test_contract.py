@@ -351,7 +351,7 @@ async def test_effects_are_applied_in_order_and_together(scoped: ScopedStore) ->
 async def test_effects_on_two_shards_are_refused_whole(reopen: OpenStore) -> None:
     scoped = (await reopen(shards=4)).scoped
     scopes = [Scope.session(f"s{number}") for number in range(8)]
-    with pytest.raises(foldlog.ConfigurationError):
+    with pytest.raises(foldlog.Misuse):
         await scoped.apply([Effect.WriteMemory(scope, "a", 1) for scope in scopes])
     for scope in scopes:
         assert await scoped.list(scope) == []
@@ -388,6 +388,6 @@ async def test_bad_arguments_are_refused_and_nothing_is_written(scoped: ScopedSt
     for call in calls:
         with pytest.raises((PayloadError, InvalidId)):
             await call()
-    with pytest.raises(foldlog.ConfigurationError):
+    with pytest.raises(foldlog.Misuse):
         await scoped.write(ONE, "key", 1, TRANSIENT, expected=None)
     assert await scoped.list(ONE) == []

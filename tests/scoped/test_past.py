@@ -140,12 +140,13 @@ async def test_a_watch_by_prefix_goes_on_after_a_version(store: foldlog.Store) -
     await scoped.write(ONE, "other", 1)
     await scoped.write(ONE, "k:a", 2)
     await scoped.delete(ONE, "k:b")
-    async with aclosing(scoped.watch(ONE, "k:", since=version)) as watch:
+    async with aclosing(scoped.watch(ONE, "k:", after=version)) as watch:
         assert await take(watch, 2) == [("k:a", 2), ("k:b", "deleted")]
         await scoped.write(ONE, "k:c", 3)
         assert await take(watch, 1) == [("k:c", 3)]
-    async with aclosing(scoped.watch(ONE, "k:", since="unknown")) as watch:
-        assert await take(watch, 2) == [("k:a", 2), ("k:c", 3)]
+    async with aclosing(scoped.watch(ONE, "k:", after="unknown")) as watch:
+        with pytest.raises(foldlog.NotFound, match="unknown"):
+            await take(watch, 1)
 
 
 async def test_a_watch_loses_and_repeats_nothing_while_others_write(

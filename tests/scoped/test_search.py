@@ -12,6 +12,7 @@ import pytest
 
 import foldlog
 from foldlog import ConfigurationError
+from foldlog.errors import Misuse
 from foldlog.log.memory import MemoryLog
 from foldlog.scoped import (
     ContentKind,
@@ -391,7 +392,7 @@ async def test_semantic_search_says_what_it_lacks(
     await memory.scoped.write(ONE, "a", 1)
     mode: Any
     for mode in ("semantic", "both", "odd"):
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(Misuse):
             await memory.scoped.search(ONE, "a", 1, SearchOptions(), mode=mode)
     monkeypatch.setitem(sys.modules, "numpy", None)
     scoped = memory.scoped.with_search(embedder=lambda texts: [[1.0]] * len(texts))

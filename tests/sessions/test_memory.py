@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 import foldlog
+from foldlog.errors import PayloadError
 from foldlog.sessions import (
     MemoryHealth,
     MemoryIsolation,
-    MemoryKeyMissing,
     MemoryState,
     Session,
     ShortTermMemory,
@@ -137,7 +137,7 @@ def test_no_two_share_a_key(parts: list[str]) -> None:
 
 def test_what_is_missing_is_refused_unless_it_may_be() -> None:
     context = {"tenant_id": "t", "session_id": "s", "user_id": " "}
-    with pytest.raises(MemoryKeyMissing, match="user_id"):
+    with pytest.raises(PayloadError, match="user_id"):
         MemoryIsolation().key(context)
     lenient = MemoryIsolation(require_explicit_key=False)
     assert lenient.key(context) == "t:_:s"

@@ -39,7 +39,7 @@ async def test_a_session_is_watched_by_its_updates(
         reported = await session.report("a", "half way")
         assert await anext(updates) == reported
     await running(session, "b")
-    async with aclosing(other.watch(since_id=first.update_id, task_id="b")) as updates:
+    async with aclosing(other.watch(after=first.update_id, task_id="b")) as updates:
         assert (await anext(updates)).task_id == "b"
 
 

@@ -10,7 +10,11 @@ import pytest
 
 import foldlog
 from foldlog import SteeringEvent, SteeringEventType
-from foldlog.sessions import IllegalTransition, Session, UnknownTask
+from foldlog.errors import NotFound
+from foldlog.sessions import (
+    IllegalTransition,
+    Session,
+)
 from tests.sessions.conftest import OpenSession
 from tests.sessions.support import running, statuses, steer
 
@@ -147,7 +151,7 @@ async def test_a_session_is_entered_or_awaited(store: foldlog.Store) -> None:
 
 
 async def test_there_is_no_inbox_of_no_task(session: Session) -> None:
-    with pytest.raises(UnknownTask):
+    with pytest.raises(NotFound):
         await take(session, 1)
 
 
@@ -176,8 +180,8 @@ async def test_steering_that_cannot_be_is_refused_and_not_on_record(
     for event, error in (
         (steer("PAUSE"), IllegalTransition),
         (steer("RESUME"), IllegalTransition),
-        (steer("PAUSE", "nobody"), UnknownTask),
-        (steer("USER_MESSAGE", "nobody", text="x"), UnknownTask),
+        (steer("PAUSE", "nobody"), NotFound),
+        (steer("USER_MESSAGE", "nobody", text="x"), NotFound),
         (steer("USER_MESSAGE"), foldlog.SteeringValidationError),
         (steer("PRIORITIZE", priority="high"), foldlog.SteeringValidationError),
         (steer("APPROVE"), foldlog.SteeringValidationError),

@@ -10,11 +10,11 @@ import pytest
 
 import foldlog
 from foldlog import TaskStatus, TaskType, UpdateType
+from foldlog.errors import NotFound
 from foldlog.sessions import (
     IllegalTransition,
     Session,
     SessionManager,
-    UnknownTask,
 )
 from foldlog.sessions.lifecycle import FINAL, NEXT
 from tests.sessions.conftest import OpenSession
@@ -144,7 +144,7 @@ async def test_what_cannot_be_done_says_what_to_call(session: Session) -> None:
     await session.pause_task("research")
     with pytest.raises(IllegalTransition, match=r"session\.resume_task\('research'\)"):
         await session.complete_task("research")
-    with pytest.raises(UnknownTask, match=r"session\.spawn_task"):
+    with pytest.raises(NotFound, match=r"session\.spawn_task"):
         await session.start_task("nobody")
     with pytest.raises(TypeError, match=r"^Session\.start_task\(\)"):
         await session.start_task()  # type: ignore[call-arg]
@@ -214,11 +214,11 @@ async def test_a_task_ends_once(
 
 async def test_what_is_not_there_is_an_error(session: Session) -> None:
     for move in MOVES.values():
-        with pytest.raises(UnknownTask):
+        with pytest.raises(NotFound):
             await move(session, "nobody")
-    with pytest.raises(UnknownTask):
+    with pytest.raises(NotFound):
         session.get_task("nobody")
-    with pytest.raises(UnknownTask):
+    with pytest.raises(NotFound):
         await session.report("nobody", 1)
 
 

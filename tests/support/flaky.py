@@ -16,7 +16,7 @@ from foldlog.kind import Kind
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, Record
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
 from foldlog.subjects import Namespace, Subject
 from foldlog_projections.registry import KINDS
@@ -125,7 +125,7 @@ class Spooling:
     ) -> None:
         self.log = log
         self.outbox = Outbox(log, Spool(place, limit), (*KINDS, *kinds))
-        options = StoreOptions(on_error="degrade", kinds=kinds)
+        options = Options(on_error="degrade", kinds=kinds)
         self.store = foldlog.Store(Backend(log, log.blobs, outbox=self.outbox), options)
 
     @property

@@ -361,7 +361,7 @@ async def test_stores_of_a_namespace_are_added_up_and_closed_ones_left_out(
 async def test_a_store_is_measured_once(collected: Collected) -> None:
     async with foldlog.memory_store() as store:
         collected.instrument(store)
-        with pytest.raises(foldlog.ConfigurationError, match="already"):
+        with pytest.raises(foldlog.Misuse, match="already"):
             collected.instrument(store)
 
 

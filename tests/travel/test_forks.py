@@ -535,7 +535,7 @@ async def test_with_several_shards_a_fork_is_on_its_origins(embedded_path: Path)
             }
             home = store._core.log.namespace.subject("updates", "session-0").shard
             [elsewhere, *_] = [name for shard, name in shards.items() if shard != home]
-            with pytest.raises(foldlog.ConfigurationError) as refused:
+            with pytest.raises(foldlog.Misuse) as refused:
                 await store.fork("session-0", to=elsewhere)
             suggested = str(refused.value).split("'")[3]
             assert await store.fork("session-0", to=suggested) == suggested

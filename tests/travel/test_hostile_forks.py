@@ -141,7 +141,7 @@ async def test_a_fork_of_forks_is_as_deep_as_can_be_read(
     made = ["trip"]
     while len(made) < 4:
         made.append(await store.fork(made[-1]))
-    with pytest.raises(foldlog.ConfigurationError, match="3 deep"):
+    with pytest.raises(foldlog.Misuse, match="3 deep"):
         await store.fork(made[-1])
     cold = await reopen()
     for each in made:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 import foldlog
-from foldlog import ConfigurationError, LogUnavailable
+from foldlog import LogUnavailable
+from foldlog.errors import Misuse
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from tests.support.degrading import failures_of
@@ -42,7 +43,7 @@ async def test_a_block_on_several_shards_is_refused_also_there() -> None:
     async with foldlog.memory_store(shards=8, on_error="degrade") as store:
         shards = {store._core.subject("memory", key).shard: key for key in map(str, range(50))}
         one, other = itertools.islice(shards.values(), 2)
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(Misuse):
             await save_in_a_block(store, one, other)
         assert await store.views([foldlog.kinds.memory(one), foldlog.kinds.memory(other)]) == [
             None,

@@ -21,7 +21,7 @@ async def block(store: foldlog.Store, *sessions: str, size: int = 1) -> list[str
                 await store.save_update(update("a", session, content={"x": "x" * size}))
             store._core.after_stored(lambda: called.append("stored"))
             store._core.unless_stored(lambda: called.append("undone"))
-    except foldlog.ConfigurationError as error:
+    except foldlog.Misuse as error:
         called.append(type(error).__name__)
     return called
 
@@ -68,7 +68,7 @@ async def test_a_block_on_several_shards_is_the_programs_mistake(
     async with spooling(tmp_path, log) as process:
         log.state = "up" if state == "up" else "away"
         one, two = of_two_shards(process)
-        assert await block(process.store, one, two) == ["undone", "ConfigurationError"]
+        assert await block(process.store, one, two) == ["undone", "Misuse"]
         assert failures_of(process.store) == {}
         assert (process.counts, files(tmp_path), log.calls) == ((0, 0, 0, 0), [], [])
 

@@ -10,7 +10,7 @@ import pytest
 
 import foldlog
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.spool import outbox
 from tests.support.build import event, task, trajectory, update
 from tests.support.flaky import FlakyLog, Spooling, spooling
@@ -18,7 +18,7 @@ from tests.support.flaky import FlakyLog, Spooling, spooling
 
 def others(log: FlakyLog) -> foldlog.Store:
     """A store of another process, which the outage does not concern."""
-    return foldlog.Store(Backend(log, log.blobs), StoreOptions())
+    return foldlog.Store(Backend(log, log.blobs), Options())
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@
 A *scope* is the owner of state: an agent id such as "writer/1", or an object with `type` and `key`.
 """
 
-from foldlog.agents.errors import IncompatibleAgentState, ShareRefused, StateAbsent, TurnEnded
+from foldlog.agents.errors import IncompatibleAgentState, ShareRefused, TurnEnded
 from foldlog.agents.manager import AgentStates
 from foldlog.agents.models import (
     RUNTIME_SCOPE,
@@ -38,7 +38,6 @@ __all__ = [
     "LogStateRepository",
     "ShareRefused",
     "ShareToken",
-    "StateAbsent",
     "StateChange",
     "StateContext",
     "StateManager",

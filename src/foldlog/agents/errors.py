@@ -5,18 +5,6 @@ from __future__ import annotations
 from foldlog.errors import FoldlogError
 
 
-class StateAbsent(FoldlogError):
-    """An agent has no state under that key, and its model cannot begin without values."""
-
-    def __init__(self, scope: str, key: str, model: str) -> None:
-        super().__init__(
-            f"{scope!r:.80} has no state {key!r:.80}, and {model} has fields without a default: "
-            "give the state to begin with as default="
-        )
-        self.scope = scope
-        self.key = key
-
-
 class IncompatibleAgentState(FoldlogError):
     """The stored state was written by another model, or by another version of it.
 

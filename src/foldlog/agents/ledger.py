@@ -162,18 +162,18 @@ class Ledger:
                 if commit is not None:
                     yield commit
 
-    async def watch(self, scope: str, since: int | None) -> AsyncGenerator[Commit]:
+    async def watch(self, scope: str, after: int | None) -> AsyncGenerator[Commit]:
         """Yield the turns after a version, then each new one; None: only new ones."""
         subject = self._core.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates.kind), 0
         async with aclosing(self._core.advances(self._key(scope))) as heads:
             async for head in heads:
-                since = head if since is None else since
+                after = head if after is None else after
                 while reached < head:
                     try:
                         async with aclosing(self._read(folded, scope, reached)) as commits:
                             async for reached, commit in commits:  # noqa: B007 - for the next
-                                if commit is not None and commit.version > since:
+                                if commit is not None and commit.version > after:
                                     yield commit
                         break
                     except LogUnavailable as error:

@@ -22,7 +22,7 @@ from foldlog.agents.models import (
 from foldlog.agents.states import exported, imported, plain, read, replacing, stored_in
 from foldlog.agents.turns import TurnStateContext
 from foldlog.differences import ABSENT, differences
-from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.errors import AppendConflict, Misuse
 from foldlog.store.operation import Calls, operation
 from foldlog.store.primitives import Attempts
 from foldlog.views import Consistency
@@ -105,7 +105,7 @@ class AgentStates(Generic[R]):
             ShareRefused: a token does not open what the turn updates. Nothing was stored.
         """
         if attempts is not None and attempts < 1:
-            raise ConfigurationError(f"attempts is at least 1, not {attempts}")
+            raise Misuse(f"attempts is at least 1, not {attempts}")
         contention, tried = Attempts(math.inf), 0
         while True:
             # A stale view would only conflict again.
@@ -249,21 +249,21 @@ class AgentStates(Generic[R]):
         """
         await self._ledger.revoke(token.digest)
 
-    async def watch(self, scope: Scope, *, since: int | None = None) -> AsyncGenerator[StateChange]:
+    async def watch(self, scope: Scope, *, after: int | None = None) -> AsyncGenerator[StateChange]:
         """Yield each turn that completes, with what it has changed. It waits out an outage.
 
         It never ends by itself: use `contextlib.aclosing`.
 
         Args:
             scope: the agent.
-            since: begin with the turns after this version. None: with the next one.
+            after: begin with the turns after this version. None: with the next one.
 
         Raises:
             InvalidId: the scope is empty.
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         text = scope_text(scope)
-        async with aclosing(self._ledger.watch(text, since)) as commits:
+        async with aclosing(self._ledger.watch(text, after)) as commits:
             async for commit in commits:
                 yield StateChange(text, commit.version, commit.ts, commit.label, _changes(commit))
 

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from foldlog.agents.ledger import Ledger
 from foldlog.agents.manager import AgentStates
-from foldlog.errors import ConfigurationError
+from foldlog.errors import Misuse
 from foldlog.log.memory import MemoryLog
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog_projections import agentlist
@@ -60,11 +60,11 @@ class LogStateRepository:
 
         Raises:
             InvalidId: the name or the session id is empty.
-            ConfigurationError: what is not persisted belongs to no session.
+            Misuse: what is not persisted belongs to no session.
         """
         if not persisted:
             if session_id is not None:
-                raise ConfigurationError(
+                raise Misuse(
                     "persisted=False and session_id=: state that is not saved cannot belong to a "
                     "session"
                 )
@@ -96,4 +96,4 @@ class InMemoryStateRepository(LogStateRepository):
 
     def __init__(self) -> None:
         log = MemoryLog()
-        super().__init__(BaseStore(Backend(log, log.blobs, log.snapshots), StoreOptions()))
+        super().__init__(BaseStore(Backend(log, log.blobs, log.snapshots), Options()))

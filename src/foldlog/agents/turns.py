@@ -8,11 +8,11 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from pydantic import ValidationError
 
-from foldlog.agents.errors import ShareRefused, StateAbsent, TurnEnded
+from foldlog.agents.errors import ShareRefused, TurnEnded
 from foldlog.agents.ledger import Ledger, Loaded, Write
 from foldlog.agents.models import AgentStateEntry, ShareToken
 from foldlog.agents.states import Written, change_of, read, stored_in, written
-from foldlog.errors import AppendConflict, PayloadError
+from foldlog.errors import AppendConflict, NotFound, PayloadError
 from foldlog.store.operation import Calls, operation
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
@@ -97,7 +97,7 @@ class TurnStateContext:
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-            StateAbsent: there is no state, and the model needs values.
+            NotFound: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
             TurnEnded: the turn has ended.
         """
@@ -379,7 +379,7 @@ class TypedStateContext(Generic[T]):
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-            StateAbsent: there is no state, and the model needs values.
+            NotFound: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
             TurnEnded: the turn has ended.
         """
@@ -446,4 +446,10 @@ def _initial(model: type[T], address: _Address) -> T:
     try:
         return model()
     except (TypeError, ValidationError) as error:
-        raise StateAbsent(*address, getattr(model, "__name__", str(model))) from error
+        scope, key = address
+        name = getattr(model, "__name__", str(model))
+        raise NotFound(
+            "state",
+            key,
+            f"{scope!r:.80} has none, and {name} has fields without a default: give default=",
+        ) from error

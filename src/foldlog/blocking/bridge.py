@@ -40,7 +40,7 @@ class StoreThread(LoopThread["_Opened"]):
             until_closed: it may wait for ever, and ends when the store closes, without a wait.
 
         Raises:
-            StoreClosed: it was closed. ConfigurationError: `use` would wait for itself.
+            StoreClosed: it was closed. Misuse: `use` would wait for itself.
             Others as `foldlog.connect` and `use`.
         """
         self.check_caller()

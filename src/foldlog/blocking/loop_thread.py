@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from foldlog.errors import ConfigurationError, FoldlogError, StoreClosed
+from foldlog.errors import FoldlogError, Misuse, StoreClosed
 from foldlog.opening.store import Closing
 from foldlog.store.failures import log_failure
 
@@ -57,9 +57,9 @@ class LoopThread(Generic[C]):
             return begin(self._loop)
 
     def check_caller(self) -> None:
-        """Raise ConfigurationError on the thread itself: it would wait for itself for ever."""
+        """Raise Misuse on the thread itself: it would wait for itself for ever."""
         if threading.current_thread() is self._thread:
-            raise ConfigurationError(
+            raise Misuse(
                 "a call that waits for the store's own thread comes from that thread: from a "
                 "migration, or from an object that is being saved"
             )
@@ -77,7 +77,7 @@ class LoopThread(Generic[C]):
         """Stop, and wait until the thread has ended. Idempotent.
 
         Raises:
-            ConfigurationError: see `check_caller`.
+            Misuse: see `check_caller`.
             FoldlogError: closing the content failed.
         """
         self.check_caller()

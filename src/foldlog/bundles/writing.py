@@ -41,8 +41,8 @@ async def write_bundle(
     Raises:
         BundleRefused: the log holds nothing of the session, the bundle would exceed 2 GiB, or the
             key is none. There is no file then; so for all others.
-        ConfigurationError: there is such a file, it cannot be written, or `foldlog[bundle]` is not
-            installed, and a key was given.
+        Misuse: there is such a file. Busy: another process writes it. ConfigurationError: it cannot
+            be written, or `foldlog[bundle]` is not installed, and a key was given.
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
         PastErased: the session was erased since.
         LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.

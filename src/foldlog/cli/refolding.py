@@ -14,7 +14,7 @@ from foldlog.cli.progress import Advance
 
 if TYPE_CHECKING:
     from foldlog.opening import Store
-    from foldlog.store import Difference, RebuildProgress, RebuildReport, VerifyReport
+    from foldlog.store import RebuildProgress, RebuildReport, VerifyReport, ViewDifference
 
 Projection = Annotated[
     str | None,
@@ -57,7 +57,7 @@ def show_refolded(report: RebuildReport | VerifyReport) -> None:
         out.print(f"differs: {_words(each)}", style="red")
 
 
-def _words(difference: Difference) -> str:
+def _words(difference: ViewDifference) -> str:
     served, rebuilt = difference.served, difference.rebuilt
     return (
         f"{printable(difference.view)}: {served.envelopes:,} envelopes, {served.digest} -> "

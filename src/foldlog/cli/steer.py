@@ -62,7 +62,7 @@ async def steer(
     is refused.
     """
     from foldlog.cli.ids import check_task
-    from foldlog.sessions import UnknownTask
+    from foldlog.errors import NotFound
 
     event = foldlog.SteeringEvent(
         session_id=session,
@@ -78,7 +78,7 @@ async def steer(
     async with target.connect() as store, store.session(session) as opened:
         try:
             has_effect = await opened.steer(event)
-        except UnknownTask:
+        except NotFound:
             await check_task(store, session, task)
             raise
         if not has_effect:

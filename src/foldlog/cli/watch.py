@@ -43,7 +43,7 @@ async def watch(
     kind: Annotated[Kind, typer.Option(help="What to watch.")] = Kind.UPDATES,
     since: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Begin after this id. Without, or unknown: at the first."),
+        typer.Option(metavar="ID", help="Begin after this id. Without: at the first."),
     ] = None,
     task: Annotated[
         str | None,
@@ -83,9 +83,9 @@ def _follow(
     items: AsyncIterator[Any]
     match kind:
         case Kind.UPDATES:
-            items = store.watch_updates(key, since, task)
+            items = store.watch_updates(key, after=since, task_id=task)
         case Kind.STEERING:
-            items = store.watch_steering(key, since, task)
+            items = store.watch_steering(key, after=since, task_id=task)
         case Kind.EVENTS:
             items = store.watch_events(key)
     return cast(AsyncGenerator[Any, None], items)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from foldlog.disk import sync
-from foldlog.errors import ConfigurationError
+from foldlog.errors import Busy, ConfigurationError, Misuse
 from foldlog.locks import LockFile, require_flock
 
 
@@ -31,7 +31,7 @@ class NewFile:
             self._lock = LockFile(self._part)
         if not self._lock.try_lock() or self._lock.was_removed():
             self._lock.release()
-            raise ConfigurationError(f"another process writes {target}: wait for its end")
+            raise Busy(f"another process writes {target}: wait for its end")
         self.file: IO[bytes] = os.fdopen(os.dup(self._lock.fileno()), "r+b")
         self.file.truncate(0)
         self._zip = gzip.GzipFile("", "wb", 6, self.file, 0) if target.suffix == ".gz" else None
@@ -63,7 +63,7 @@ class NewFile:
 
     def _refuse_to_overwrite(self) -> None:
         if self._target.exists():
-            raise ConfigurationError(f"{self._target} exists: name another file, or remove it")
+            raise Misuse(f"{self._target} exists: name another file, or remove it")
 
 
 @contextmanager

@@ -49,8 +49,8 @@ async def export_parquet(
         on_progress: called with an `ExportProgress` now and then.
 
     Raises:
-        ConfigurationError: pyarrow is not installed, there is such a file, it cannot be written, or
-            another process writes it.
+        Misuse: there is such a file. Busy: another process writes it.
+        ConfigurationError: pyarrow is not installed, or the file cannot be written.
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
         PastErased: the session was erased after that moment.
         LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from foldlog.errors import ConfigurationError, LogCorrupt
+from foldlog.errors import ConfigurationError, LogCorrupt, Misuse
 from foldlog.exporting.lines import BlobLine, decode_record
 from foldlog.exporting.reading import Checked, check, is_blob, read, read_header
 from foldlog.opening import Store
@@ -73,8 +73,9 @@ async def restore(
     Raises:
         ImportFailed: the file is no export, was cut or altered, or cannot be read. Nothing was
             written.
-        ConfigurationError: the namespace holds something else, or has another number of shards; or
-            the store has an archive. Nothing was written.
+        Misuse: the namespace holds something else, or the store has an archive. Nothing was
+            written.
+        ConfigurationError: it has another number of shards. Nothing was written.
         PayloadError: what is in the file cannot stand in a log.
         PayloadTooLarge: the server takes smaller messages.
         AppendConflict: somebody else wrote.
@@ -150,7 +151,7 @@ async def _checked(store: Store, path: Path, heads: list[int]) -> Checked:
     is_part = all(head <= end for head, end in zip(heads, ends, strict=True))
     if not is_part or own.digest() != theirs.digest():
         name = core_of(store).namespace.name
-        raise ConfigurationError(
+        raise Misuse(
             f"the namespace {name!r:.80} is not empty, or its log is not new: "
             f"restore {path} into another one"
         )

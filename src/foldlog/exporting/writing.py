@@ -87,8 +87,8 @@ async def export(
         on_progress: called with an `ExportProgress` now and then.
 
     Raises:
-        ConfigurationError: there is such a file, it cannot be written, or another process writes
-            it.
+        Misuse: there is such a file. Busy: another process writes it. ConfigurationError: it cannot
+            be written.
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
         PastErased: the session was erased after that moment.
         LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import foldlog
 from foldlog.blocking import BlockingStore
 from foldlog.blocking.bridge import StoreThread
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, Misuse
 from foldlog.opening import Store
 from foldlog.store.core import core_of
 
@@ -77,7 +77,7 @@ class _OnLoop:
         if _running() is not None and self._loop in (None, _running()):
             raise WouldBlock
         if self._loop is None or not self._loop.is_running():
-            raise ConfigurationError(
+            raise Misuse(
                 "the event loop of this store is not running, so that blocking calls would wait "
                 "for ever: open the store with foldlog.blocking.connect()"
             )

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
+from foldlog.errors import AppendFailed, Misuse, PayloadTooLarge
 from foldlog.log.port import Append
 from foldlog.subjects import Subject
 
@@ -62,10 +62,10 @@ def check_atomic(appends: Sequence[Append], record_bytes: int = RECORD_BYTES) ->
 
 
 def check_shards(subjects: Iterable[Subject]) -> None:
-    """Raise ConfigurationError where no append could be atomic."""
+    """Raise Misuse where no append could be atomic."""
     shards = {subject.shard for subject in subjects}
     if len(shards) > 1:
-        raise ConfigurationError(
+        raise Misuse(
             "an atomic append covers one shard, and these subjects live on shards "
             + ", ".join(map(str, sorted(shards)))
         )

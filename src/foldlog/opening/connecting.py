@@ -33,7 +33,7 @@ from foldlog.opening.standby import StandbyBlobs, StandbyLog, reach_for
 from foldlog.opening.store import Opening, Store
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.redaction import Redact
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Spool
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
@@ -176,7 +176,7 @@ def connect(
         ...     await store.load_memory_state("acme:ann:trip")
         {'seat': 'aisle'}
     """
-    options = StoreOptions(
+    options = Options(
         on_error,
         pause_ttl,
         strict_steering,
@@ -259,7 +259,7 @@ def memory_store(
         raise ConfigurationError(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
         )
-    options = StoreOptions(
+    options = Options(
         on_error,
         pause_ttl,
         strict_steering,

@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from foldlog.errors import ConfigurationError
 from foldlog.log.archive import ArchiveLimits
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.spool import Place
 from foldlog.subjects import Namespace
 
@@ -62,7 +62,7 @@ class Settings:
     shards: int
     durability: Literal["fsync", "relaxed"]
     timeout: float
-    options: StoreOptions
+    options: Options
     spool: str | os.PathLike[str] | None
     spool_bytes: int
     replicas: int | None
@@ -165,7 +165,7 @@ def _check_names(nats_options: Iterable[str]) -> None:
     for name in nats_options:
         if name in taken:
             continue
-        own = {each.name for each in (*fields(Settings), *fields(StoreOptions))}
+        own = {each.name for each in (*fields(Settings), *fields(Options))}
         known = sorted({*taken, *own} - {"options", "nats_options"})
         near = _MEANT.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
         hint = f": did you mean {near}=?" if near else ": help(foldlog.connect) lists them"

@@ -17,7 +17,7 @@ from foldlog.store.clearing import Area
 from foldlog.store.core import Backend
 from foldlog.store.forks import When, named
 from foldlog.store.operation import operation
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Ref, Source
@@ -41,7 +41,7 @@ class Store(BaseStore):
 
     Made by `foldlog.connect` or `foldlog.memory_store`; lives until `close` or the end of its
     `async with`. Tasks of one event loop may share it; on another loop every call is a
-    ConfigurationError. (A memory store serves any loop.) Files are in `artifact_store`.
+    Misuse. (A memory store serves any loop.) Files are in `artifact_store`.
     """
 
     @functools.cached_property
@@ -356,7 +356,7 @@ class Past(Store):
     removed since. Everything that writes raises ReadOnlyStore.
     """
 
-    def __init__(self, present: Backend, options: StoreOptions, when: When) -> None:
+    def __init__(self, present: Backend, options: Options, when: When) -> None:
         wanted = named(when, present.log.namespace)
         log = PastLog(present.log, lambda: resolve(present.log, wanted))
         super().__init__(

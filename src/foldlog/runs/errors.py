@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from foldlog.errors import AppendConflict, AppendFailed, FoldlogError
+from foldlog.errors import AppendConflict, AppendFailed, Busy, FoldlogError
 
 
 class _OfRun(FoldlogError):
@@ -17,7 +17,7 @@ class _OfRun(FoldlogError):
         self.run = run
 
 
-class RunBusy(_OfRun):
+class RunBusy(_OfRun, Busy):
     """Another owner has the run, and lives: `host`, `pid`, and `since` when it has it, in UTC."""
 
     def __init__(

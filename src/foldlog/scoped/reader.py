@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from foldlog import codec
-from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.errors import Misuse, PayloadError
 from foldlog.scoped import graph, records
 from foldlog.scoped.index import Index
 from foldlog.scoped.keys import Keys, Moment
@@ -79,11 +79,11 @@ class ScopedReader:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             UnknownMoment, PastErased: there is no such moment, or the value was removed since.
             PayloadError: an argument is of the wrong type.
-            ConfigurationError: `at` and `options`.
+            Misuse: `at` and `options`.
         """
         if at is not None:
             if options is not None:
-                raise ConfigurationError("at= and options: the past has no transient values")
+                raise Misuse("at= and options: the past has no transient values")
             held = await self._keys.as_of(scope, key, at)
             if held is None or held.written is None:
                 return None
@@ -176,7 +176,7 @@ class ScopedReader:
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: an argument is of the wrong type.
-            ConfigurationError: the mode needs an embedder, or that needs a package.
+            Misuse: the mode needs an embedder, or that needs a package.
             EmbedderFailed: the embedder raised, or gave no vectors.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
@@ -236,7 +236,7 @@ class ScopedReader:
                 "strong" (has every acked write).
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the scope has had no version `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
@@ -272,7 +272,7 @@ class ScopedReader:
         return [await self._keys.revision(scope, key, held) for held in latest]
 
     def watch(
-        self, scope: Scope, prefix: str = "", *, since: str | None = None
+        self, scope: Scope, prefix: str = "", *, after: str | None = None
     ) -> AsyncGenerator[Revision]:
         """Yield what keys hold, in the order of their last writes, then each write and deletion.
 
@@ -282,14 +282,14 @@ class ScopedReader:
         Args:
             scope: the scope.
             prefix: only keys that begin with this.
-            since: a version: only what was recorded after it. None, or an unknown one: all.
+            after: a version: only what was recorded after it. None: all.
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the scope has had no version `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
-        checked = checked_scope(scope), _text(prefix, "prefix"), since
+        checked = checked_scope(scope), _text(prefix, "prefix"), after
         return watch(self._keys, self._indexes, *checked)
 
     def clear_transient(self) -> None:

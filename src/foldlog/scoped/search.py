@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import Misuse
 from foldlog.scoped import graph, records, vectors
 from foldlog.scoped.documents import MOST, Filter, Hit, Lacking
 from foldlog.scoped.index import Index
@@ -142,9 +142,9 @@ class Search:
         if mode is None:
             return "text" if self._embedder is None else "both"
         if mode not in get_args(Mode):
-            raise ConfigurationError(f'mode is "text", "semantic" or "both", not {mode!r:.80}')
+            raise Misuse(f'mode is "text", "semantic" or "both", not {mode!r:.80}')
         if mode != "text" and self._embedder is None:
-            raise ConfigurationError(f"mode {mode!r} needs an embedder: see with_search")
+            raise Misuse(f"mode {mode!r} needs an embedder: see with_search")
         return mode
 
 

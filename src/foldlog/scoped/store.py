@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.errors import Misuse, PayloadError
 from foldlog.scoped import records
 from foldlog.scoped.effects import AnyEffect, Effect, checked_effect
 from foldlog.scoped.errors import VersionConflict
@@ -114,7 +114,7 @@ class ScopedStore(ScopedReader):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
             VersionConflict: the key is not at that version. Nothing was written.
-            ConfigurationError: a transient value has no version to expect.
+            Misuse: a transient value has no version to expect.
 
         Examples:
             >>> scope = foldlog.scoped.Scope.session("trip")
@@ -177,7 +177,7 @@ class ScopedStore(ScopedReader):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ConfigurationError: the scopes do not share a shard. Nothing was written.
+            Misuse: the scopes do not share a shard. Nothing was written.
         """
         return await self._apply("apply", list(effects), session_id)
 
@@ -317,9 +317,7 @@ class ScopedStore(ScopedReader):
                 if change is not None
             ]
             if expected is not Expect.ANYTHING and not made:
-                raise ConfigurationError(
-                    "expected= and Lifetime.TRANSIENT: a transient value has no versions"
-                )
+                raise Misuse("expected= and Lifetime.TRANSIENT: a transient value has no versions")
             written = [(scope, change.key) for scope, change in made if change.key != OWN]
             await self._keys.add_belongings(session_id, written)
             if expected is not Expect.ANYTHING:

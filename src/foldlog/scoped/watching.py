@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from foldlog.envelope import Recorded
-from foldlog.errors import LogCorrupt, LogUnavailable
+from foldlog.errors import LogCorrupt, LogUnavailable, NotFound
 from foldlog.scoped import records
 from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
@@ -29,11 +29,11 @@ _log: Final = logging.getLogger("foldlog")
 
 
 async def watch(
-    keys: Keys, indexes: Indexes, scope: Scope, prefix: str, since: str | None
+    keys: Keys, indexes: Indexes, scope: Scope, prefix: str, behind: str | None
 ) -> AsyncGenerator[Revision]:
     """See `ScopedReader.watch`."""
     yielded: OrderedDict[str, None] = OrderedDict()
-    found = None if since is None else await _find(keys, scope, since)
+    found = None if behind is None else await _find(keys, scope, behind)
     after = 0 if found is None else found.seq - 1
     if found is None:
         after, present = await indexes.ask(
@@ -91,11 +91,11 @@ async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[tuple
                 await unfollow()
 
 
-async def _find(keys: Keys, scope: Scope, version: str) -> Recorded | None:
-    """The change of that id, if there is one."""
+async def _find(keys: Keys, scope: Scope, version: str) -> Recorded:
+    """The change of that id. NotFound: there is none."""
     async with aclosing(keys.changes(scope)) as pages:
         async for page in pages:
             for envelope in chain.from_iterable(record.envelopes for record in page):
                 if envelope.id == version:
                     return envelope
-    return None
+    raise NotFound("version", version, f"{scope} has had none of that id")

@@ -10,10 +10,7 @@ from foldlog.sessions.errors import (
     GroupSealed,
     IllegalTransition,
     MemoryBudgetExceeded,
-    MemoryKeyMissing,
     MergeRefused,
-    UnknownGroup,
-    UnknownTask,
 )
 from foldlog.sessions.manager import SessionManager
 from foldlog.sessions.memory.config import MemoryBudget, MemoryIsolation, ShortTermMemoryConfig
@@ -52,7 +49,6 @@ __all__ = [
     "MemoryBudgetExceeded",
     "MemoryHealth",
     "MemoryIsolation",
-    "MemoryKeyMissing",
     "MemoryState",
     "MergeRefused",
     "MergeStrategy",
@@ -71,7 +67,5 @@ __all__ = [
     "TaskTelemetryEvent",
     "TaskTelemetrySink",
     "TrajectoryDigest",
-    "UnknownGroup",
-    "UnknownTask",
     "context_hash",
 ]

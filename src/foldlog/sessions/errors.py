@@ -32,22 +32,6 @@ class IllegalTransition(FoldlogError):
         self.wanted = wanted
 
 
-class UnknownTask(FoldlogError, LookupError):
-    """The session has no such task."""
-
-    def __init__(self, task_id: str) -> None:
-        super().__init__(f"there is no task {task_id!r:.80}: session.spawn_task(...) makes one")
-        self.task_id = task_id
-
-
-class UnknownGroup(FoldlogError, LookupError):
-    """The session has no such group."""
-
-    def __init__(self, group_id: str) -> None:
-        super().__init__(f"there is no group {group_id!r:.80}: session.create_group(...) makes one")
-        self.group_id = group_id
-
-
 class GroupSealed(FoldlogError):
     """No more tasks may join the group."""
 
@@ -83,14 +67,3 @@ class MemoryBudgetExceeded(FoldlogError):
         self.what = what
         self.tokens = tokens
         self.limit = limit
-
-
-class MemoryKeyMissing(FoldlogError, LookupError):
-    """The tool context lacks a part of the memory's key. `path` is where it was looked for."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"the tool context has no {path!r:.80}, a part of the memory's key: give it, or set "
-            "require_explicit_key=False"
-        )
-        self.path = path

@@ -26,7 +26,7 @@ def create(made: Decision, group_id: str, name: str, strategy: MergeStrategy) ->
 
 
 def join(made: Decision, group_id: str, task_id: str) -> None:
-    """Add a new task to a group. Raises UnknownGroup, GroupSealed."""
+    """Add a new task to a group. Raises NotFound, GroupSealed."""
     group = made.state.group_record(group_id)
     if group.status != "open":
         raise GroupSealed(group_id, group.status)
@@ -34,7 +34,7 @@ def join(made: Decision, group_id: str, task_id: str) -> None:
 
 
 def seal(made: Decision, group_id: str) -> None:
-    """Let no more tasks join a group; nothing if it is sealed. Raises UnknownGroup."""
+    """Let no more tasks join a group; nothing if it is sealed. Raises NotFound."""
     group = made.state.group_record(group_id)
     if group.status == "open":
         sealed = Sealed(group_id, now())

@@ -5,7 +5,7 @@
        │           ├──► COMPLETE│
        └───────────┴────────────┴──► FAILED, CANCELLED
 
-Every function adds to a decision. Each raises UnknownTask for an unknown task, IllegalTransition
+Every function adds to a decision. Each raises NotFound for an unknown task, IllegalTransition
 for a task that cannot do that, and PayloadError for what cannot be held.
 """
 
@@ -72,7 +72,7 @@ def spawn(
 
     Raises:
         IllegalTransition: its parent was cancelled, and the task would be cancelled with it.
-        UnknownGroup, GroupSealed: it cannot join the group.
+        NotFound, GroupSealed: it cannot join the group.
     """
     if task.task_id in made.state.saved:
         return

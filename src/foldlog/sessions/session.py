@@ -123,20 +123,21 @@ class Session(SessionTasks):
         )
 
     def watch(
-        self, *, since_id: str | None = None, task_id: str | None = None
+        self, *, after: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[StateUpdate]:
         """Yield the updates of the session, then each new one. It waits out an outage.
 
         It never ends by itself: use `contextlib.aclosing`.
 
         Args:
-            since_id: begin behind this `update_id`. None, or an unknown one: with the first.
+            after: begin behind this `update_id`. None: with the first.
             task_id: only those of this task.
 
         Raises:
+            NotFound: the session has had no update `after`.
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
-        return self._store.watch_updates(self.session_id, since_id, task_id)
+        return self._store.watch_updates(self.session_id, after=after, task_id=task_id)
 
     @called(writes=True)
     async def clear(self) -> None:
@@ -289,7 +290,7 @@ class Session(SessionTasks):
             AppendUnknown: it may have been stored; `refresh` before you try again.
             SteeringValidationError: the payload breaks a rule of its type.
             IdTaken: the session has another event of that id. Nothing was stored.
-            UnknownTask, IllegalTransition: there is no such task, or its status does not allow it.
+            NotFound, IllegalTransition: there is no such task, or its status does not allow it.
             MergeRefused: the patch cannot be merged.
 
         Examples:
@@ -315,17 +316,17 @@ class Session(SessionTasks):
             once=(steering_events.kind, draft_steering(STEERING.record(event), strict=True)),
         )
 
-    async def _steer(self, task_id: str, event_type: SteeringEventType, **payload: Any) -> bool:
+    async def _steer(self, task_id: str, event_type: SteeringEventType, **payload: Any) -> None:
         payload = {name: value for name, value in payload.items() if value is not None}
-        return await self.steer(
+        await self.steer(
             SteeringEvent(
                 session_id=self.session_id, task_id=task_id, event_type=event_type, payload=payload
             )
         )
 
     @called(writes=True)
-    async def cancel_task(self, task_id: str, *, reason: str | None = None) -> bool:
-        """Cancel a task and all that was spawned from it, in one append. Returns True.
+    async def cancel_task(self, task_id: str, *, reason: str | None = None) -> None:
+        """Cancel a task and all that was spawned from it, in one append.
 
         Tasks that were spawned with "isolate" stay, with all that was spawned from them.
 
@@ -338,13 +339,13 @@ class Session(SessionTasks):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it has ended.
+            NotFound, IllegalTransition: there is no such task, or it has ended.
         """
-        return await self._steer(task_id, SteeringEventType.CANCEL, reason=reason)
+        await self._steer(task_id, SteeringEventType.CANCEL, reason=reason)
 
     @called(writes=True)
-    async def pause_task(self, task_id: str, *, reason: str | None = None) -> bool:
-        """Pause a running task. Returns True.
+    async def pause_task(self, task_id: str, *, reason: str | None = None) -> None:
+        """Pause a running task.
 
         Args:
             task_id: the task.
@@ -355,13 +356,13 @@ class Session(SessionTasks):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it does not run.
+            NotFound, IllegalTransition: there is no such task, or it does not run.
         """
-        return await self._steer(task_id, SteeringEventType.PAUSE, reason=reason)
+        await self._steer(task_id, SteeringEventType.PAUSE, reason=reason)
 
     @called(writes=True)
-    async def resume_task(self, task_id: str, *, reason: str | None = None) -> bool:
-        """Resume a paused task. Returns True.
+    async def resume_task(self, task_id: str, *, reason: str | None = None) -> None:
+        """Resume a paused task.
 
         Args:
             task_id: the task.
@@ -372,13 +373,13 @@ class Session(SessionTasks):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it is not paused.
+            NotFound, IllegalTransition: there is no such task, or it is not paused.
         """
-        return await self._steer(task_id, SteeringEventType.RESUME, reason=reason)
+        await self._steer(task_id, SteeringEventType.RESUME, reason=reason)
 
     @called(writes=True)
-    async def prioritize_task(self, task_id: str, priority: int) -> bool:
-        """Give a task another priority. Returns True.
+    async def prioritize_task(self, task_id: str, priority: int) -> None:
+        """Give a task another priority.
 
         Args:
             task_id: the task.
@@ -389,9 +390,9 @@ class Session(SessionTasks):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it has ended.
+            NotFound, IllegalTransition: there is no such task, or it has ended.
         """
-        return await self._steer(task_id, SteeringEventType.PRIORITIZE, priority=priority)
+        await self._steer(task_id, SteeringEventType.PRIORITIZE, priority=priority)
 
     def inbox(self, task_id: str, *, acknowledge: bool = True) -> AsyncGenerator[SteeringEvent]:
         """Yield the steering events of a task that no worker has acknowledged, then new ones.
@@ -406,7 +407,7 @@ class Session(SessionTasks):
                 one calls `acknowledge`.
 
         Raises:
-            UnknownTask: there is no such task.
+            NotFound: there is no such task.
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         take = self.acknowledge if acknowledge else None
@@ -452,7 +453,7 @@ class Session(SessionTasks):
         Raises:
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-            MemoryKeyMissing: the tool context lacks a part of the key.
+            PayloadError: the tool context lacks a part of the key.
             ConfigurationError: rolling summaries need a summarizer.
         """
         if key is None:

@@ -9,8 +9,8 @@ import msgspec
 
 from foldlog import codec
 from foldlog.envelope import Recorded
+from foldlog.errors import NotFound
 from foldlog.models import TaskState, TaskStatus, TaskType
-from foldlog.sessions.errors import UnknownGroup, UnknownTask
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
 from foldlog.store.core import core_of
 from foldlog.store.ownership import as_of_session
@@ -108,7 +108,7 @@ class SessionState:
             task_id: the task.
 
         Raises:
-            UnknownTask: there is none of that id.
+            NotFound: there is none of that id.
         """
         [task] = as_of_session([TASKS.restore(self._saved(task_id))], self.session_id)
         return task
@@ -139,7 +139,7 @@ class SessionState:
             group_id: the group.
 
         Raises:
-            UnknownGroup: there is none of that id.
+            NotFound: there is none of that id.
         """
         return TaskGroup.restored(self.group_record(group_id))
 
@@ -173,13 +173,13 @@ class SessionState:
         """Internal: return a group as it is folded."""
         group = self.folded.groups.get(group_id)
         if group is None:
-            raise UnknownGroup(group_id)
+            raise NotFound("group", group_id, "session.create_group(...) makes one")
         return group
 
     def _saved(self, task_id: str) -> Recorded:
         item = self.saved.get(task_id)
         if item is None:
-            raise UnknownTask(task_id)
+            raise NotFound("task", task_id, "session.spawn_task(...) makes one")
         return item
 
 

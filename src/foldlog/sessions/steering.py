@@ -28,7 +28,7 @@ def steer(made: Decision, event: SteeringEvent) -> bool:
     """Put an event on record and let it take effect; False if nothing is left to decide.
 
     Raises:
-        UnknownTask: there is no such task. IllegalTransition: it cannot do that, or has ended.
+        NotFound: there is no such task. IllegalTransition: it cannot do that, or has ended.
         MergeRefused, PayloadError: a patch was approved that cannot be merged.
     """
     patch_id = event.payload.get("patch_id") if event.event_type in _DECISIONS else None

@@ -38,7 +38,7 @@ class SessionTasks(SessionWriter):
             task_id: the task.
 
         Raises:
-            UnknownTask: there is none of that id.
+            NotFound: there is none of that id.
         """
         return self._seen.task(task_id)
 
@@ -105,7 +105,7 @@ class SessionTasks(SessionWriter):
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
             IllegalTransition: its parent was cancelled, and the task would be cancelled with it.
-            UnknownGroup, GroupSealed: it cannot join the group.
+            NotFound, GroupSealed: it cannot join the group.
         """
         _check_one_of("propagate_on_cancel", propagate_on_cancel, "cascade", "isolate")
         _check_one_of("mode", mode, "subagent", "job", None)
@@ -148,7 +148,7 @@ class SessionTasks(SessionWriter):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it does not wait.
+            NotFound, IllegalTransition: there is no such task, or it does not wait.
 
         Examples:
             >>> async with store.session("trip") as session:
@@ -205,7 +205,7 @@ class SessionTasks(SessionWriter):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it does not run.
+            NotFound, IllegalTransition: there is no such task, or it does not run.
             MergeRefused: `background_results` in the context is no list.
         """
         about = {"session_id": self.session_id, "task_id": task_id}
@@ -238,7 +238,7 @@ class SessionTasks(SessionWriter):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownTask, IllegalTransition: there is no such task, or it has ended.
+            NotFound, IllegalTransition: there is no such task, or it has ended.
         """
         error = self._redacted_field("fail_task", task_id, error=error)
         await self._write(
@@ -277,7 +277,7 @@ class SessionTasks(SessionWriter):
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
             IdTaken: the session has another update of that id. Nothing was stored.
-            UnknownTask, IllegalTransition: there is no such task, or it does not run.
+            NotFound, IllegalTransition: there is no such task, or it does not run.
         """
         update = StateUpdate.model_construct(
             session_id=self.session_id,
@@ -338,7 +338,7 @@ class SessionTasks(SessionWriter):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            UnknownGroup: there is none of that id.
+            NotFound: there is none of that id.
         """
         await self._write(lambda made: groups.seal(made, group_id))
         return self._seen.group(group_id)
@@ -351,7 +351,7 @@ class SessionTasks(SessionWriter):
             group_id: the group.
 
         Raises:
-            UnknownGroup: there is none of that id.
+            NotFound: there is none of that id.
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         latest = await self._store.list_updates(self.session_id, limit=1, consistency="strong")
@@ -360,7 +360,7 @@ class SessionTasks(SessionWriter):
         if group.ended_at is not None:
             return group
         async with aclosing(
-            self._store.watch_updates(self.session_id, since_id=since, task_id=group_id)
+            self._store.watch_updates(self.session_id, after=since, task_id=group_id)
         ) as coming:
             async for _ in coming:  # usually the group's end; a task may have the same id
                 group = (await self._read("strong")).group(group_id)

@@ -14,6 +14,6 @@ from foldlog.store.records import LogRecord as LogRecord
 from foldlog.store.redaction import Saving as Saving
 from foldlog.store.spool import SpoolHealth as SpoolHealth
 from foldlog.store.store import BaseStore as BaseStore
-from foldlog.views.comparison import Difference as Difference, Side as Side
+from foldlog.views.comparison import Side as Side, ViewDifference as ViewDifference
 
 StreamHealth = StreamInfo

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from foldlog.envelope import CLEARED, draft, pack
-from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.errors import Misuse, PayloadError
 from foldlog.position import LogPosition
 from foldlog.store.blobs import BlobRef, blobs_in, digest
 from foldlog.store.core import Capability, Core, core_of
@@ -99,14 +99,14 @@ async def restore_records(
         The sequence at which the shard ends.
 
     Raises:
-        PayloadError: a record cannot stand there. ConfigurationError: the store was opened with
+        PayloadError: a record cannot stand there. Misuse: the store was opened with
             an archive. In both cases nothing was appended.
         AppendConflict: somebody else wrote. LogUnavailable, AppendFailed, AppendUnknown: some
             may be appended: go on behind the end of the shard.
     """
     core = core_of(store)
     if core.backend.archiver is not None:
-        raise ConfigurationError("open the store without archive= to restore a log into it")
+        raise Misuse("open the store without archive= to restore a log into it")
     log = core.forked_log
     end = (await log.heads())[shard]
     placed = _placed(core, shard, records, end)

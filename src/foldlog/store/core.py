@@ -36,7 +36,7 @@ from foldlog.log.snapshots import SnapshotStore
 from foldlog.position import LogPosition
 from foldlog.store.blocks import open_block
 from foldlog.store.operation import Calls
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.payloads import encode
 from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox, Place, Spooled
@@ -97,7 +97,7 @@ class Core:
 
     log: Log
 
-    def __init__(self, backend: Backend, options: StoreOptions) -> None:
+    def __init__(self, backend: Backend, options: Options) -> None:
         self.backend = backend
         self.options = options
         self.log = log = backend.log
@@ -395,10 +395,10 @@ class Core:
         return (folded, head) if block is None else block.overlaid(key, subject, folded, head)
 
     def follow(
-        self, projection: Projection[Items], *keys: str, since_id: str | None
+        self, projection: Projection[Items], *keys: str, after: str | None
     ) -> AsyncGenerator[Recorded]:
         """Yield the records of a sequence, then each new one: see `Views.watch`."""
-        return watching.watch(self.hot_views, projection, self.subject(projection, *keys), since_id)
+        return watching.watch(self.hot_views, projection, self.subject(projection, *keys), after)
 
     def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
         """Yield the sequence up to which a view is folded: now, and whenever it has advanced.

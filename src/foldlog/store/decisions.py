@@ -13,10 +13,10 @@ from foldlog.envelope import Draft
 from foldlog.errors import (
     AppendConflict,
     AppendUnknown,
-    ConfigurationError,
     FoldlogError,
     LogCorrupt,
     LogUnavailable,
+    Misuse,
     ReadOnlyStore,
 )
 from foldlog.kind import Key
@@ -101,7 +101,7 @@ class Decisions(Capability):
         Raises:
             AppendConflict: the block decided on something, and others wrote to it since. Nothing
                 was stored: run the block again, or use `transact`.
-            ConfigurationError: what was saved lives on several shards. Nothing was stored. A store
+            Misuse: what was saved lives on several shards. Nothing was stored. A store
                 that degrades raises this, too.
             IdTaken: a view has another record of an id; what was saved under it has no effect.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
@@ -143,7 +143,7 @@ class Decisions(Capability):
         Raises:
             AppendConflict: others wrote all the time. Nothing was stored.
             IdTaken: a view has another record of an id; what was saved under it has no effect.
-            ConfigurationError: what was saved lives on several shards. Nothing was stored.
+            Misuse: what was saved lives on several shards. Nothing was stored.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
         """
@@ -221,9 +221,9 @@ class Decisions(Capability):
 
 
 def refuse_in_block(core: Core, what: str) -> None:
-    """Raise ConfigurationError inside `atomic()`, for what happens outside of the log."""
+    """Raise Misuse inside `atomic()`, for what happens outside of the log."""
     if open_block(core) is not None:
-        raise ConfigurationError(
+        raise Misuse(
             f"{what} cannot be written inside store.atomic(): what it records happens "
             "outside of the log, and would not go with the block; write it before or after"
         )

@@ -154,7 +154,7 @@ class Events(Capability):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        async with aclosing(self._core.follow(events.kind, trace_id, since_id=None)) as items:
+        async with aclosing(self._core.follow(events.kind, trace_id, after=None)) as items:
             async for item in items:
                 yield EVENTS.restore(item)
 

@@ -19,8 +19,8 @@ from typing import Any
 from foldlog.envelope import CLEARED, FORKED, Draft, draft, upsert_id
 from foldlog.errors import (
     AppendFailed,
-    ConfigurationError,
     LogUnavailable,
+    Misuse,
     PastErased,
     SessionExists,
     UnknownMoment,
@@ -98,7 +98,7 @@ class Forks(Removal):
             UnknownMoment: there is no such moment, or the session held nothing then.
             PastErased: the session was cleared since.
             SessionExists: `to` was used before.
-            ConfigurationError: `to` is on another shard; the message names an id that is not. Or
+            Misuse: `to` is on another shard; the message names an id that is not. Or
                 the session is a fork of forks, 1,000 deep.
             InvalidId: an id is empty.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: there is no fork.
@@ -162,7 +162,7 @@ class Forks(Removal):
 
         parents = [self._core.subject(kind, session_id) for kind in kinds]
         if len([each async for each in origins(self._core.log, parents[0])]) > DEEPEST:
-            raise ConfigurationError(
+            raise Misuse(
                 f"session {session_id!r:.80} is a fork of forks, {DEEPEST} deep, and a fork of it "
                 "could not be read: fork one that it comes from"
             )
@@ -231,7 +231,7 @@ class Forks(Removal):
         subjects = (self._core.subject(lineage.kind, name) for name in names)
         child = next(subject for subject in subjects if subject.shard == parent.shard)
         if to not in (None, *child.keys):
-            raise ConfigurationError(
+            raise Misuse(
                 f"a fork is on the shard of its origin, and session {to!r:.80} would not be; "
                 f"{child.keys[0]!r:.80} would, and None chooses one"
             )

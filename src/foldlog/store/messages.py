@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from foldlog.errors import VersionConflict
+from foldlog.errors import NotFound, VersionConflict
 from foldlog.store.operation import nothing, operation
 from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
 from foldlog.views import Consistency
@@ -75,13 +75,13 @@ class Messages(Primitives):
         Args:
             session_id: the session.
             conversation: which of the session's conversations.
-            after: only those behind the message of this id. None, or an id that is not there: all.
-            limit: how many at most, the last ones. None: all.
+            after: only those behind the message of this id. None: all.
+            limit: how many at most: the first ones behind `after`, else the last ones. None: all.
             consistency: how fresh: "eventual", "session" (has this store's own writes) or
                 "strong" (has every acked write).
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the conversation has no message `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer, or `after` no string.
         """
@@ -93,10 +93,14 @@ class Messages(Primitives):
             found = conversations[conversation]
             if after is None:
                 return list(found) if limit is None else found.latest(limit)
-            behind = found.after(after)
-            return behind if limit is None else behind[max(len(behind) - limit, 0) :]
+            if after not in found.encoded:
+                raise NotFound("message", after, f"{conversation!r:.80} of {session_id!r:.80}")
+            return found.after(after)[: limit if limit is None else max(limit, 0)]
 
-        return await self.view(kind(session_id), choose, consistency=consistency)
+        try:
+            return await self.view(kind(session_id), choose, consistency=consistency)
+        except NotFound:  # the view may only lag
+            return await self.view(kind(session_id), choose, consistency="strong")
 
     @operation(nothing, writes=True)
     async def pop_message(self, session_id: str, *, conversation: str = MAIN) -> Message | None:

@@ -21,7 +21,7 @@ GROUP: Final = "foldlog.kinds"
 
 
 @dataclass(frozen=True, slots=True)
-class StoreOptions:
+class Options:
     """The arguments of `foldlog.connect` that say nothing of its log, under the same names.
 
     `kinds` come to hold those of installed packages as well.

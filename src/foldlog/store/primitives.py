@@ -17,6 +17,7 @@ import msgspec
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import (
     LogCorrupt,
+    NotFound,
     PayloadError,
     shown,
 )
@@ -155,8 +156,8 @@ class Primitives(Decisions):
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
             IdTaken: the view has another record of that id. Nothing was stored.
-            ConfigurationError: the store does not know the kind, or the views are on several
-                shards.
+            ConfigurationError: the store does not know the kind.
+            Misuse: the views are on several shards.
 
         Examples:
             >>> class Taken(msgspec.Struct):
@@ -289,15 +290,15 @@ class Primitives(Decisions):
         Args:
             key: the view: `kind(*keys)`.
             after: the id of an item, or a position: the page begins behind it, in the page's
-                direction. None, or an id that was never seen: the page begins at the oldest record,
-                or with `newest_first` at the newest.
+                direction. None: the page begins at the oldest record, or with `newest_first` at the
+                newest.
             limit: how many records at most; below 1, none.
             newest_first: read from the newest record to the oldest.
             consistency: how fresh: "eventual", "session" (has this store's own writes) or
                 "strong" (has every acked write).
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the view has had no record of the id `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `after` is no cursor, or `limit` no integer.
             ConfigurationError: the store does not know the kind.
@@ -315,6 +316,8 @@ class Primitives(Decisions):
         def choose(folded: Any) -> Sequence[int]:
             count = len(folded.state)
             at = folded.seen.get(after) if after is not None else None
+            if at is None and after is not None:
+                raise NotFound("record", after, f"{key} has had none of that id")
             if limit < 1:
                 return range(0)
             if newest_first:
@@ -324,7 +327,10 @@ class Primitives(Decisions):
             return range(start, min(start + limit, count))
 
         kind, subject = _sequence_of(key.kind), self._core.subject_of(key)
-        found = await self._core.hot_views.select(kind, subject, consistency, choose)
+        try:
+            found = await self._core.hot_views.select(kind, subject, consistency, choose)
+        except NotFound:  # the view may only lag
+            found = await self._core.hot_views.select(kind, subject, "strong", choose)
         if newest_first:
             found = found[::-1]
         return [self._item(key, each) for each in found]
@@ -384,10 +390,10 @@ class Primitives(Decisions):
 
         Args:
             key: the view: `kind(*keys)`.
-            after: the id of an item to begin behind. None, or an unknown one: from the first.
+            after: the id of an item to begin behind. None: with the first.
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the view has had no record of the id `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `after` is no string.
             ConfigurationError: the store does not know the kind.

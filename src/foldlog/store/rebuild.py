@@ -16,11 +16,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from foldlog.errors import ConfigurationError, LogCorrupt, LogRewound
+from foldlog.errors import LogCorrupt, LogRewound, NotFound
 from foldlog.log.port import Log
 from foldlog.store.core import Core
 from foldlog.subjects import Subject
-from foldlog.views.comparison import Difference, Served
+from foldlog.views.comparison import Served, ViewDifference
 from foldlog.views.fold import Fold
 from foldlog.views.refolding import Refolded, Refolding
 from foldlog.views.view import View
@@ -66,7 +66,7 @@ class RebuildReport:
     views: int
     envelopes: int
     projections: dict[str, int]
-    differing: tuple[Difference, ...]
+    differing: tuple[ViewDifference, ...]
     seconds: float
 
 
@@ -174,7 +174,7 @@ async def verify(core: Core, name: str | None, on_progress: OnProgress | None) -
     return VerifyReport(*refolds.results(), seconds, found, tuple(accepted))
 
 
-_Compared = tuple[Fold[Any], Difference | None, int]
+_Compared = tuple[Fold[Any], ViewDifference | None, int]
 """A fold, how what is served differs, and how many envelopes the fold's snapshot covers."""
 
 
@@ -195,7 +195,7 @@ class _Refolds:
     ) -> None:
         if name is not None and name not in core.kinds:
             known = ", ".join(core.kinds)
-            raise ConfigurationError(f"no projection {name!r}; there are {known}")
+            raise NotFound("kind", name, f"there are {known}")
         self._log: Log = core.forked_log
         self._archiver = core.backend.archiver
         self.damaged_files: list[Finding] = []
@@ -206,7 +206,7 @@ class _Refolds:
         self.served = Served(self._log, core.hot_views, core.kinds, chosen)
         self._views = Counter[str]()
         self._total = self._of_records = self._records = self._envelopes = 0
-        self._differing: list[Difference] = []
+        self._differing: list[ViewDifference] = []
 
     async def subjects(self) -> AsyncGenerator[tuple[Refolded, list[_Compared]]]:
         """Yield each subject when it is folded and compared."""
@@ -247,7 +247,7 @@ class _Refolds:
         counts = await self._log.subjects()
         return {each: count for each, count in counts.items() if self.served.projections(each)}
 
-    def results(self) -> tuple[int, int, dict[str, int], tuple[Difference, ...]]:
+    def results(self) -> tuple[int, int, dict[str, int], tuple[ViewDifference, ...]]:
         """Return what both reports begin with."""
         views = self._views
         return views.total(), self._envelopes, dict(views), tuple(self._differing)

@@ -107,7 +107,7 @@ class Steering(Capability):
         return as_of_session(STEERING.restore_all(found), session_id)
 
     async def watch_steering(
-        self, session_id: str, since_id: str | None = None, task_id: str | None = None
+        self, session_id: str, *, after: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[SteeringEvent]:
         """Yield a session's steering events, then each new one, without gap or repeat.
 
@@ -115,11 +115,11 @@ class Steering(Capability):
 
         Args:
             session_id: whose events.
-            since_id: begin after this `event_id`. None, or an unknown one: from the first.
+            after: begin behind this `event_id`. None: with the first.
             task_id: only those of this task.
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the session has had nothing of the id `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: a cursor is no string.
 
@@ -133,7 +133,7 @@ class Steering(Capability):
             ...     break
             CANCEL {'reason': 'too dear'}
         """
-        follow = self._core.follow(steering.kind, session_id, since_id=checked_cursor(since_id))
+        follow = self._core.follow(steering.kind, session_id, after=checked_cursor(after, "after"))
         async with aclosing(follow) as items:
             async for item in items:
                 if task_id is None or task_of(item) == task_id:

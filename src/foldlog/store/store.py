@@ -26,7 +26,7 @@ from foldlog.store.health import HealthCheck
 from foldlog.store.memory import Memory
 from foldlog.store.messages import Messages
 from foldlog.store.operation import operation
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from foldlog.store.pauses import Pauses
 from foldlog.store.rebuild import (
     OnProgress,
@@ -63,7 +63,7 @@ class BaseStore(
 ):
     """What facades and adapters build on. It lives until `close`, which also closes the log."""
 
-    def __init__(self, backend: Backend, options: StoreOptions) -> None:
+    def __init__(self, backend: Backend, options: Options) -> None:
         super().__init__(Core(backend, options))
         self._artifacts = Artifacts(self, options.retention)
         self._core.on_close(backend.close)
@@ -124,7 +124,7 @@ class BaseStore(
             What was folded, and which views differed.
 
         Raises:
-            ConfigurationError: there is no such kind.
+            NotFound: there is no such kind.
             LogUnavailable: the log does not answer. Views in memory stay.
             LogCorrupt: some of the log cannot be read. Views that need it stay as they are; all
                 others are rebuilt.
@@ -148,7 +148,7 @@ class BaseStore(
             What was found; `is_good` says whether all is well.
 
         Raises:
-            ConfigurationError: there is no such kind.
+            NotFound: there is no such kind.
             LogUnavailable: the log does not answer.
             StoreClosed: the store is closed.
         """
@@ -195,7 +195,7 @@ class BaseStore(
         """Let calls under way end, then release everything. Closing again does nothing.
 
         Raises:
-            ConfigurationError: another event loop runs than the store's. Nothing was closed.
+            Misuse: another event loop runs than the store's. Nothing was closed.
         """
         self._core.hot_views.check_loop()
         await self._core.ending.aclose()

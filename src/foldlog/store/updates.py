@@ -103,7 +103,7 @@ class Updates(Capability):
         return as_of_session(UPDATES.restore_all(found), session_id)
 
     async def watch_updates(
-        self, session_id: str, since_id: str | None = None, task_id: str | None = None
+        self, session_id: str, *, after: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[StateUpdate]:
         """Yield a session's updates, then each new one, without gap or repeat.
 
@@ -111,11 +111,11 @@ class Updates(Capability):
 
         Args:
             session_id: whose updates.
-            since_id: begin after this `update_id`. None, or an unknown one: from the first.
+            after: begin behind this `update_id`. None: with the first.
             task_id: only those of this task.
 
         Raises:
-            InvalidId: an id is empty.
+            InvalidId: an id is empty. NotFound: the session has had nothing of the id `after`.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: a cursor is no string.
 
@@ -129,7 +129,7 @@ class Updates(Capability):
             ...     break
             booked
         """
-        follow = self._core.follow(updates.kind, session_id, since_id=checked_cursor(since_id))
+        follow = self._core.follow(updates.kind, session_id, after=checked_cursor(after, "after"))
         async with aclosing(follow) as items:
             async for item in items:
                 if task_id is None or task_of(item) == task_id:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, Misuse
 from foldlog.opening import Store
 from foldlog.store import Health
 from foldlog.store.core import core_of
@@ -42,10 +42,10 @@ def instrument(
         meter_provider, tracer_provider: None: OpenTelemetry's global ones.
 
     Raises:
-        ConfigurationError: OpenTelemetry is not installed, or the store is measured already.
+        ConfigurationError: OpenTelemetry is not installed. Misuse: the store is measured already.
     """
     if store in _instrumented:
-        raise ConfigurationError("this store is instrumented already")
+        raise Misuse("this store is instrumented already")
     try:
         from opentelemetry import trace
 

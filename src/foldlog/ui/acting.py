@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import Misuse
 from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent, WaitingKind
 from foldlog.opening import Store
 from foldlog.steering import validate_steering_event
@@ -52,7 +52,7 @@ class Acting:
 
         try:
             return await self._store.transact(both)
-        except ConfigurationError:  # they are on several shards
+        except Misuse:  # they are on several shards
             return await both()
 
     async def steer(self, request: Request) -> Response:

@@ -18,7 +18,7 @@ from foldlog.errors import (
     FoldlogError,
     InvalidId,
     LogUnavailable,
-    NotWaiting,
+    NotFound,
     PastErased,
     PayloadError,
     PayloadTooLarge,
@@ -29,7 +29,7 @@ from foldlog.errors import (
     WaitingExpired,
 )
 from foldlog.opening import Store
-from foldlog.sessions import IllegalTransition, MergeRefused, UnknownTask
+from foldlog.sessions import IllegalTransition, MergeRefused
 from foldlog.ui.acting import Acting
 from foldlog.ui.reading import Reading
 from foldlog.ui.safety import Access, Guard, Refused, refusal
@@ -41,8 +41,7 @@ _STATUSES: Final[dict[type[FoldlogError], int]] = {
     IllegalTransition: 409,
     MergeRefused: 409,
     SessionExists: 409,
-    NotWaiting: 404,
-    UnknownTask: 404,
+    NotFound: 404,
     UnknownMoment: 404,
     PastErased: 410,
     WaitingExpired: 410,

@@ -45,7 +45,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ViewDifference:
     """A view whose reads were answered with something else than the log gives.
 
     Attributes:
@@ -117,7 +117,7 @@ class Served:
         """Whether reads of a shard are answered at all."""
         return self._log.namespace.stream(shard) not in self._lost
 
-    async def compare(self, rebuilt: Fold[Any]) -> tuple[Difference | None, int]:
+    async def compare(self, rebuilt: Fold[Any]) -> tuple[ViewDifference | None, int]:
         """Return how what is served differs, and how many envelopes its snapshot covers.
 
         The fold goes on to where what is served has come.
@@ -144,7 +144,7 @@ class Served:
 
     async def _meet(
         self, served_now: Callable[[], Fold[Any] | None], rebuilt: Fold[Any]
-    ) -> Difference | None:
+    ) -> ViewDifference | None:
         """Compare at one point of the log, to which the new fold goes on."""
         for _ in range(_ATTEMPTS):
             if served_now() is None:
@@ -163,9 +163,9 @@ class Served:
         return None
 
 
-def _difference(served: Fold[Any], rebuilt: Fold[Any], first: str) -> Difference:
+def _difference(served: Fold[Any], rebuilt: Fold[Any], first: str) -> ViewDifference:
     name = f"{rebuilt.projection.name}/{'/'.join(rebuilt.subject.keys)}"
-    return Difference(name, _side(served), _side(rebuilt), first)
+    return ViewDifference(name, _side(served), _side(rebuilt), first)
 
 
 def _side(fold: Fold[Any]) -> Side:

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
-from foldlog.errors import ConfigurationError, LogUnavailable, PastErased, StoreClosed
+from foldlog.errors import ConfigurationError, LogUnavailable, Misuse, PastErased, StoreClosed
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
@@ -103,7 +103,7 @@ class Views:
     def check_loop(self) -> None:
         """Refuse every event loop but the log's: what belongs to one never answers another."""
         if self._loop is not None and _get_running_loop() is not self._loop:
-            raise ConfigurationError(
+            raise Misuse(
                 "this store belongs to another event loop, the one in which it was connected: "
                 "one store per event loop, so call foldlog.connect() in this one too, or "
                 "foldlog.blocking.connect() where none runs"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from foldlog.envelope import Recorded
-from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.errors import LogUnavailable, NotFound, StoreClosed
 from foldlog.subjects import Subject
 from foldlog.views import views as views_module
 from foldlog.views.hydration import Choose
@@ -25,15 +25,15 @@ _log: Final = logging.getLogger("foldlog")
 
 
 async def watch(
-    views: Views, projection: Projection[Items], subject: Subject, since_id: str | None
+    views: Views, projection: Projection[Items], subject: Subject, after: str | None
 ) -> AsyncGenerator[Recorded]:
     """Yield the envelopes of `subject` in log order, then each new one, without end.
 
     A watcher that does not read costs its subscription: its view may be evicted as any other, and
     is loaded again when the watcher comes back.
 
-    Starts after the envelope `since_id`, or at the beginning if that is None or unknown. An
-    outage of the log is waited out; what was stored meanwhile follows.
+    Starts after the envelope `after`, or at the beginning if that is None. An outage of the log is
+    waited out; what was stored meanwhile follows. NotFound: there is no such envelope.
     """
     seen: dict[str, int] | None = None
     last = -1
@@ -41,9 +41,11 @@ async def watch(
 
     def following(folded: Folded[Items]) -> range:
         nonlocal seen, last, cleared_at
+        if seen is None and after is not None and after not in folded.seen:
+            raise NotFound("record", after, f"{subject.family} has had none of that id")
         if folded.seen is not seen:  # the first look, or it was cleared, or loaded anew
             goes_on = seen is None or folded.cleared_at == cleared_at
-            last = folded.seen.get(since_id or "", -1) if goes_on else -1
+            last = folded.seen.get(after or "", -1) if goes_on else -1
             seen, cleared_at = folded.seen, folded.cleared_at
         return range(last + 1, min(last + 1 + _AHEAD, len(folded.state)))
 
@@ -55,7 +57,7 @@ async def watch(
                 if view.folded.seen is not seen or not views.holds(view):
                     break
                 last += 1
-                since_id = envelope.id
+                after = envelope.id
                 yield envelope
             if not (found or views.live):
                 return

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from foldlog import Store
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
+from foldlog.store.options import Options
 from tests.faults.actor import Actor, Script, impatiently
 from tests.faults.history import AnyOp, Counting, History, Watch, log_of
 from tests.faults.simulation import clock
@@ -50,7 +50,7 @@ class _Client:
 
     def __init__(self, name: str, log: Any, ops: list[AnyOp], moments: Iterator[int]) -> None:
         self.log = log
-        self.store = Store(Backend(log, MemoryBlobs()), StoreOptions())
+        self.store = Store(Backend(log, MemoryBlobs()), Options())
         self.recorder = Counting(name, ops, moments)
         self.actor = Actor(self.store, self.recorder)
         self.watches: list[tuple[Watch, asyncio.Task[None]]] = []

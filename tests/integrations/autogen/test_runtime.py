@@ -21,7 +21,7 @@ from autogen_core import (
 
 import foldlog
 from foldlog.agents.opening import NoRuntimeState
-from foldlog.errors import AppendConflict, ConfigurationError, LogUnavailable
+from foldlog.errors import AppendConflict, LogUnavailable, Misuse, NotFound
 from foldlog.integrations.autogen import Checkpoint, RuntimeCheckpoints
 from tests.integrations.autogen.agents import (
     ROUNDS,
@@ -100,7 +100,7 @@ async def test_the_runtime_goes_on_while_checkpoints_are_saved(store: foldlog.St
         await runtime.publish_message(Draft("begin", 1), ANN)
         states = store.agents.repository.create_manager(NoRuntimeState, "autogen/r")
         seen = []
-        async for change in states.watch("checkpoints", since=0):
+        async for change in states.watch("checkpoints", after=0):
             seen.append(change.label)
             if len(seen) == ROUNDS + 1:
                 break
@@ -368,13 +368,13 @@ async def test_what_is_not_known_here_is_refused_by_name(store: foldlog.Store) -
     checkpoints = RuntimeCheckpoints(store, "r")
     first, *_ = await checkpoints.list()
     async with checkpoints.attached(SingleThreadedAgentRuntime()):
-        with pytest.raises(ConfigurationError, match="ann/default"):
+        with pytest.raises(Misuse, match="ann/default"):
             await checkpoints.restore()
-        with pytest.raises(ConfigurationError, match="Draft"):
+        with pytest.raises(Misuse, match="Draft"):
             await checkpoints.restore(first)
-        with pytest.raises(ConfigurationError, match="no checkpoint"):
+        with pytest.raises(NotFound, match="no checkpoint"):
             await checkpoints.restore(first._replace(version=10**6))
-        with pytest.raises(ConfigurationError, match="attached"):
+        with pytest.raises(Misuse, match="attached"):
             async with checkpoints.attached(SingleThreadedAgentRuntime()):
                 pass
 

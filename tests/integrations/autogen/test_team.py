@@ -15,7 +15,7 @@ from autogen_agentchat.teams import MagenticOneGroupChat, RoundRobinGroupChat
 from autogen_core import CancellationToken, SingleThreadedAgentRuntime
 
 import foldlog
-from foldlog.errors import AppendConflict, ConfigurationError, LogUnavailable
+from foldlog.errors import AppendConflict, LogUnavailable, Misuse
 from foldlog.integrations.autogen import RuntimeCheckpoints, TeamCheckpoints
 from tests.integrations.autogen.agents import LINES, Model as Replay, lines_of, make_team, no_halt
 
@@ -174,7 +174,7 @@ async def test_a_team_that_was_refused_runs_without_checkpoints(store: foldlog.S
     )
     inner = RoundRobinGroupChat([poet], max_turns=1, runtime=runtime, name="inner")
     team = RoundRobinGroupChat([inner, critic], max_turns=2, runtime=runtime, name="outer")
-    with pytest.raises(ConfigurationError, match="has a manager"):
+    with pytest.raises(Misuse, match="has a manager"):
         await TeamCheckpoints.attach(store, "r", team, runtime)
     runtime.start()
     async with asyncio.timeout(30):
@@ -238,9 +238,9 @@ async def test_a_participant_that_raises_is_the_teams_error(store: foldlog.Store
 async def test_what_cannot_be_attached_is_refused(store: foldlog.Store) -> None:
     runtime, other = SingleThreadedAgentRuntime(), SingleThreadedAgentRuntime()
     team, condition = make_team(runtime)
-    with pytest.raises(ConfigurationError, match="runtime that it was given"):
+    with pytest.raises(Misuse, match="runtime that it was given"):
         await TeamCheckpoints.attach(store, "r", team, other, condition)
-    with pytest.raises(ConfigurationError, match="before it first runs"):
+    with pytest.raises(Misuse, match="before it first runs"):
         await TeamCheckpoints.attach(store, "r", team, runtime, condition)
 
 
@@ -251,7 +251,7 @@ async def test_a_team_whose_manager_does_not_select_speakers_is_refused(
     agent = AssistantAgent("poet", model_client=Replay("poet", ["x"], no_halt))
     model = Replay("orchestrator", ["x"], no_halt)
     team = MagenticOneGroupChat([agent], model_client=model, runtime=runtime)
-    with pytest.raises(ConfigurationError, match="manager that selects speakers"):
+    with pytest.raises(Misuse, match="manager that selects speakers"):
         await TeamCheckpoints.attach(store, "r", team, runtime)
 
 
@@ -261,7 +261,7 @@ async def test_a_run_of_agents_is_no_teams(store: foldlog.Store) -> None:
     async with agents.attached(runtime):
         await agents._save({"inbox": {"messages": []}}, "accepted")
     async with attached(store) as checkpoints:
-        with pytest.raises(ConfigurationError, match="not a team's"):
+        with pytest.raises(Misuse, match="not a team's"):
             await checkpoints.restore()
 
 

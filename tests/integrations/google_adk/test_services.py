@@ -18,7 +18,7 @@ from google.genai import types
 
 import foldlog
 import foldlog.blocking
-from foldlog.errors import ConfigurationError, InvalidId, PayloadError, SessionHasForks
+from foldlog.errors import InvalidId, Misuse, PayloadError, SessionHasForks
 from foldlog.integrations.google_adk import (
     FoldlogArtifactService,
     FoldlogMemoryService,
@@ -93,7 +93,7 @@ async def test_with_several_shards_shared_state_is_refused_and_the_rest_is_not()
         sessions = FoldlogSessionService(store)
         session = await sessions.create_session(**TRIP, state={"n": 1})
         await sessions.append_event(session, said("hi", n=2))
-        with pytest.raises(ConfigurationError, match="shard"):
+        with pytest.raises(Misuse, match="shard"):
             await sessions.append_event(session, said("there", **{"user:n": 3, "app:n": 4}))
         assert await events_of(sessions) == ["hi"]
         again = await sessions.get_session(**TRIP)

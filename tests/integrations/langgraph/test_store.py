@@ -21,7 +21,7 @@ from langgraph.store.base import (
 
 import foldlog
 import foldlog.blocking
-from foldlog.errors import ConfigurationError, PastErased, PayloadError, ReadOnlyStore
+from foldlog.errors import ConfigurationError, Misuse, PastErased, PayloadError, ReadOnlyStore
 from foldlog.integrations.langgraph import FoldlogStore
 from foldlog_projections import langgraphnamespaces
 
@@ -325,7 +325,7 @@ async def test_blocking_calls_come_from_other_threads(store: FoldlogStore) -> No
 
 def test_without_the_event_loop_of_a_store_nobody_waits_for_it() -> None:
     store = FoldlogStore(foldlog.memory_store())
-    with pytest.raises(ConfigurationError, match=r"blocking\.connect"):
+    with pytest.raises(Misuse, match=r"blocking\.connect"):
         store.get(("a",), "k")
 
 

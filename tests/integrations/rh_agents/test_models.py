@@ -133,7 +133,7 @@ def test_a_step_is_registered_once_and_leads_somewhere() -> None:
     migrations = Migrations("2.0.0")
     renaming(migrations, "1.0.0", "2.0.0")
     for old, new in [("1.0.0", "2.0.0"), ("1.0.0", "1.0.0")]:
-        with pytest.raises(foldlog.ConfigurationError):
+        with pytest.raises(foldlog.Misuse):
             migrations.step(old, new)
 
 

@@ -172,7 +172,7 @@ def test_a_call_from_its_own_thread_is_an_error_and_not_the_end(place: dict[str,
     @migrations.step("1.0.0", "1.1.0")
     def look(old: StateSnapshot) -> StateSnapshot:
         for call in (lambda: states.load_state("other"), states.close):
-            with pytest.raises(foldlog.ConfigurationError) as error:
+            with pytest.raises(foldlog.Misuse) as error:
                 call()
             refused.append(str(error.value))
         return old

@@ -17,9 +17,12 @@ import pytest
 
 import foldlog
 from foldlog import AlreadyAnswered, NotWaiting, kinds
+from foldlog.errors import NotFound
 from foldlog.models import SteeringEvent, SteeringEventType, WaitingKind
 from foldlog.runs import RunCancelled
-from foldlog.sessions import IllegalTransition, UnknownTask
+from foldlog.sessions import (
+    IllegalTransition,
+)
 from foldlog_projections.runs import Started
 from tests.runs.processes.worker import ASKS_AFTER, STEPS
 from tests.support.workers import Worker, starting
@@ -53,7 +56,7 @@ class Round:
         """Order something, if the run can do that now."""
         event = SteeringEvent(session_id=self.session, task_id="job", event_type=kind)
         async with self.store.session(self.session) as session:
-            with suppress(IllegalTransition, UnknownTask):
+            with suppress(IllegalTransition, NotFound):
                 await session.steer(event)
                 self.orders.append(kind)
 

@@ -16,11 +16,14 @@ from hypothesis.stateful import (
 )
 
 import foldlog
+from foldlog.errors import NotFound
 from foldlog.sessions import (
     IllegalTransition,
     Session,
 )
-from foldlog.sessions.errors import GroupSealed, UnknownTask
+from foldlog.sessions.errors import (
+    GroupSealed,
+)
 from tests.support.stores import Backend, MemoryBackend
 
 T = TypeVar("T")
@@ -83,7 +86,7 @@ class Acted(RuleBasedStateMachine):
         async def one(actor: int, op: Op) -> Any:
             try:
                 return await self.does(self.sessions[actor], op)
-            except (IllegalTransition, UnknownTask, GroupSealed) as error:
+            except (IllegalTransition, NotFound, GroupSealed) as error:
                 return type(error).__name__
 
         async def every() -> list[Any]:

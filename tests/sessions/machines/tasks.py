@@ -44,7 +44,7 @@ class Tasks:
         elif what == "spawn":
             self.spawn(id, *more)
         elif id not in self.status:
-            raise Refused("UnknownTask")
+            raise Refused("NotFound")
         elif what == "cancel":
             self.cancel(id)
         else:

@@ -11,7 +11,7 @@ import msgspec
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from foldlog.envelope import Recorded
-from foldlog.errors import FoldlogError, PayloadError, shown
+from foldlog.errors import FoldlogError, NotFound, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.objects import Objects, Unreadable, read_as
 from foldlog.integrations.waiting import begin_waiting, token_beside
@@ -30,11 +30,12 @@ REQUEST: Final = "request_info"
 _PICKLED: Final = "$pickled"
 
 
-class CheckpointNotFound(FoldlogError, WorkflowCheckpointException):
+class CheckpointNotFound(NotFound, WorkflowCheckpointException):
     """The session `session_id` has no checkpoint `id`."""
 
     def __init__(self, session_id: str, id: str) -> None:
-        super().__init__(f"No checkpoint found with ID {id} in session {shown(session_id)}")
+        in_session = f"No checkpoint found with ID {id} in session {shown(session_id)}"
+        super().__init__("checkpoint", id, in_session)
 
 
 class TypeNotAllowed(FoldlogError, WorkflowCheckpointException):

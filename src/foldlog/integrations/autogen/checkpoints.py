@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from foldlog.agents import AgentStates, KeyChange
 from foldlog.agents.opening import NoRuntimeState
-from foldlog.errors import ConfigurationError
+from foldlog.errors import NotFound
 from foldlog.opening import Store
 
 _SCOPE: Final = "checkpoints"
@@ -82,7 +82,7 @@ class Checkpoints:
         if checkpoint is None:
             return await self.load() if history else None
         if all(checkpoint.version != known.version for known in history):
-            raise ConfigurationError(f"run {self.run_id!r:.80} has no checkpoint {checkpoint}")
+            raise NotFound("checkpoint", str(checkpoint), f"of run {self.run_id!r:.80}")
         states = await self.load(checkpoint)
         gone = set(await self.load()) - set(states)
         await self._save(states, f"resumed from {checkpoint.version}", gone)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.errors import Misuse, PayloadError
 from foldlog.integrations.autogen.installed import core
 
 
@@ -67,11 +67,11 @@ class Serializers:
         """Return the post that was dumped.
 
         Raises:
-            ConfigurationError: no agent of this runtime handles messages of that type.
+            Misuse: no agent of this runtime handles messages of that type.
         """
         serializer = self._known.get((held["type"], held["content"]))
         if serializer is None:
-            raise ConfigurationError(
+            raise Misuse(
                 f"a message of type {held['type']} is on its way, which no agent handles: register "
                 "the agents before restoring"
             )

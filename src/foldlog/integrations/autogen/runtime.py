@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
-from foldlog.errors import ConfigurationError, FoldlogError
+from foldlog.errors import FoldlogError, Misuse
 from foldlog.integrations.autogen.checkpoints import Checkpoint, Checkpoints
 from foldlog.integrations.autogen.hooks import Hooks, observed_factory, saves_state
 from foldlog.integrations.autogen.installed import core
@@ -82,12 +82,12 @@ class RuntimeCheckpoints(Checkpoints):
         """Save checkpoints of this runtime inside the block. Agents are registered inside it.
 
         Raises:
-            ConfigurationError: it is attached already, or AutoGen is not installed.
+            Misuse: it is attached already. ConfigurationError: AutoGen is not installed.
             FoldlogError: `failure`, if there is one, when the block ends.
         """
         core()
         if self._runtime is not None:
-            raise ConfigurationError(f"run {self.run_id!r:.80} is attached to a runtime already")
+            raise Misuse(f"run {self.run_id!r:.80} is attached to a runtime already")
         self._runtime = runtime
         self._hooks = Hooks(
             runtime,
@@ -117,7 +117,7 @@ class RuntimeCheckpoints(Checkpoints):
         checkpoint that is the last one then; None if there is none.
 
         Raises:
-            ConfigurationError: there is no such checkpoint; or it has an agent of a type, or a
+            NotFound: there is no such checkpoint. Misuse: it has an agent of a type, or a
                 message of a type, that this runtime does not know.
             LogUnavailable, LogCorrupt: it could not be read.
         """
@@ -140,7 +140,7 @@ class RuntimeCheckpoints(Checkpoints):
         try:
             await self._runtime.agent_load_state(core().AgentId.from_str(agent_id), state)
         except LookupError as error:
-            raise ConfigurationError(
+            raise Misuse(
                 f"agent {agent_id!r:.80} is of a type that is not registered: register the agents "
                 "before restoring"
             ) from error

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Self
 
-from foldlog.errors import ConfigurationError, FoldlogError
+from foldlog.errors import FoldlogError, Misuse
 from foldlog.integrations.autogen.checkpoints import Checkpoint, Checkpoints
 from foldlog.integrations.autogen.hooks import Hooks, observed_factory
 from foldlog.integrations.autogen.installed import base, core, messages
@@ -74,7 +74,7 @@ class TeamCheckpoints(Checkpoints):
             custom_message_types: those that the team was given.
 
         Raises:
-            ConfigurationError: the team is on another runtime, has run before, or its manager is
+            Misuse: the team is on another runtime, has run before, or its manager is
                 of another kind; or AutoGen is not installed.
         """
         core()
@@ -91,7 +91,7 @@ class TeamCheckpoints(Checkpoints):
         if self._managers != 1:
             for observed in self._observed:
                 observed.remove()
-            raise ConfigurationError(
+            raise Misuse(
                 "a team is attached before it first runs, with the runtime that it was given, and "
                 "has a manager that selects speakers"
             )
@@ -104,14 +104,14 @@ class TeamCheckpoints(Checkpoints):
         checkpoint that is the last one then; None if there is none. The team must not be running.
 
         Raises:
-            ConfigurationError: there is no such checkpoint, or the run is not a team's.
+            NotFound: there is no such checkpoint. Misuse: the run is not a team's.
             LogUnavailable, LogCorrupt: it could not be read.
         """
         states = await self._take_up(checkpoint)
         if states is None:
             return None
         if _RUN not in states:
-            raise ConfigurationError(f"run {self.run_id!r:.80} is not a team's")
+            raise Misuse(f"run {self.run_id!r:.80} is not a team's")
         self._run, self._is_restored = states[_RUN], True
         agents = {
             key.removeprefix(_AGENT): state

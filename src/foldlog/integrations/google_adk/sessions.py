@@ -75,7 +75,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
     Every method may raise, beside ADK's own errors,
         InvalidId, PayloadError: an id is empty, or a part of what is to be saved cannot be held.
         LogUnavailable, LogCorrupt, AppendFailed, AppendUnknown: trying again is safe.
-        ConfigurationError: an `app:` or `user:` key was written where the namespace has several
+        Misuse: an `app:` or `user:` key was written where the namespace has several
             shards: it would not be one append with the event. Nothing was saved.
     """
 

@@ -349,7 +349,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             UnknownMoment: there is no such moment, or the thread held nothing then.
             PastErased: the thread was deleted since.
             SessionExists: `into` was used before.
-            ConfigurationError: `into` is on another shard; the message names an id that is not.
+            Misuse: `into` is on another shard; the message names an id that is not.
         """
         return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, to=into))
 
@@ -367,7 +367,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             UnknownMoment: there is no such moment, or the thread held nothing then.
             PastErased: the thread was deleted since.
             SessionExists: `into` was used before.
-            ConfigurationError: `into` is on another shard; the message names an id that is not.
+            Misuse: `into` is on another shard; the message names an id that is not.
         """
         return self._access.call(lambda store: store.fork(str(thread_id), at=at, to=into))
 

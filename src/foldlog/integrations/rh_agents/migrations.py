@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from foldlog.errors import ConfigurationError, FoldlogError
+from foldlog.errors import FoldlogError, Misuse
 from foldlog.integrations.rh_agents.models import SCHEMA_VERSION, StateSnapshot
 
 Migrate = Callable[[StateSnapshot], StateSnapshot]
@@ -57,12 +57,10 @@ class Migrations:
             new: the version after.
 
         Raises:
-            ConfigurationError: there is such a step already, or it leads nowhere.
+            Misuse: there is such a step already, or it leads nowhere.
         """
         if old == new or new in self._steps.get(old, {}):
-            raise ConfigurationError(
-                f"a migration from {old} to {new} is registered already, or leads nowhere"
-            )
+            raise Misuse(f"a migration from {old} to {new} is registered already, or leads nowhere")
 
         def register(migrate: Migrate) -> Migrate:
             self._steps.setdefault(old, {})[new] = migrate

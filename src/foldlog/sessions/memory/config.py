@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from foldlog.errors import ConfigurationError
-from foldlog.sessions.errors import MemoryKeyMissing
+from foldlog.errors import ConfigurationError, PayloadError
 from foldlog_projections.memory import UNKNOWN, escaped
 
 OverflowPolicy = Literal["truncate_summary", "truncate_oldest", "error"]
@@ -76,7 +75,7 @@ class MemoryIsolation:
             tool_context: the context to look in.
 
         Raises:
-            MemoryKeyMissing: a required part is missing.
+            PayloadError: a required part is missing.
         """
         paths = (self.tenant_key, self.user_key, self.session_key)
         return ":".join(self._part(tool_context, path) for path in paths)
@@ -89,7 +88,9 @@ class MemoryIsolation:
         if is_name and (text := str(value).strip()):
             return escaped(text)
         if self.require_explicit_key:
-            raise MemoryKeyMissing(path)
+            raise PayloadError(
+                path, "the memory's key needs it: give it, or set require_explicit_key=False"
+            )
         return UNKNOWN
 
 
