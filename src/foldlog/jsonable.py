@@ -19,10 +19,11 @@ import base64
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Mapping
 from enum import Enum
 from itertools import chain, count
-from typing import Any
+from typing import Any, Final
 
 from foldlog.differences import fields_of
 
@@ -75,3 +76,13 @@ def _mapping(mapping: Mapping[Any, object]) -> dict[str, Any]:
         candidates = chain([name], (f"{name}~{number}" for number in count(2)))
         items[next(each for each in candidates if each not in items)] = jsonable(value)
     return items
+
+
+# Only what stands outside of texts counts: a text may hold any number of commas.
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+
+def count_values(text: bytes | bytearray) -> int:
+    """Return how many values JSON text has at most, without decoding it."""
+    left = _TEXTS.sub(b"", text)
+    return 1 + left.count(b",") + left.count(b"[") + left.count(b"{")

@@ -372,7 +372,7 @@ async def test_a_closed_store(recorder: Recorder) -> None:
 
 def test_protobuf_is_read_as_it_was_written(recorder: Recorder) -> None:
     recorder.agent_run("s")
-    read = PROTOBUF.read(body(recorder.spans))
+    read = list(PROTOBUF.read(body(recorder.spans)))
     assert [each.name for each in read] == [each.name for each in recorder.spans]
     assert read[0].resource == {"service.name": "trips", "host.name": "h"}
     assert read[0].attributes["gen_ai.request.temperature"] == 0.5

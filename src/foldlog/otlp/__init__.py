@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PORT: Final = 4318
 """Where OTLP/HTTP is expected, by default."""
 
-MAX_BYTES: Final = 32 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a request at most, when it is unpacked."""
 
 
 def app(

@@ -9,15 +9,16 @@ import asyncio
 import hmac
 import logging
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from foldlog.bounds import RETRY_SECONDS, Budget, Hold, Refused, read_body, too_large
 from foldlog.errors import (
     AppendFailed,
     AppendUnknown,
@@ -26,37 +27,32 @@ from foldlog.errors import (
     StoreClosed,
 )
 from foldlog.otlp.mapping import Mapped
-from foldlog.otlp.receiving import Receiver
+from foldlog.otlp.receiving import Receiver, TooManyTraces
 from foldlog.otlp.wire import ENCODINGS, JSON, Encoding, Malformed
 
-AT_ONCE: Final = 4
-"""Requests that are unpacked and stored at a time; the others wait."""
+MAX_VALUES: Final = 250_000
+"""Values of a request at most: fields of protobuf, or values of JSON, of spans and all in them."""
 
-BODY_SECONDS: Final = 30.0
-"""How long a sender may take for a request."""
+_VALUE_BYTES: Final = 400
+"""What a value takes when it is decoded, about."""
+
+_TIMES: Final = 4
+"""What texts and bytes take when they are decoded: as many times their size."""
+
+_AT_ONCE: Final = 1024 * 1024
+"""A request of less is decoded at once; larger ones are decoded one after the other, in a thread,
+so that small ones do not wait for them."""
+
+_GZIP_RATIO: Final = 1032
+"""How many bytes one of gzip's can become."""
 
 STORE_SECONDS: Final = 30.0
 """How long a batch may wait for the log."""
-
-RETRY_SECONDS: Final = 5
-"""When exporters are asked to send again what could not be stored."""
 
 _AWAY: Final = (LogUnavailable, AppendFailed, AppendUnknown, StoreClosed, TimeoutError)
 _OTHERS: Final = "foldlog takes traces, and no logs or metrics: set OTEL_{}_EXPORTER=none"
 
 _log: Final = logging.getLogger("foldlog")
-
-
-class Refused(Exception):
-    """A request that is not served."""
-
-    def __init__(self, status: int, reason: str, **headers: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.headers: dict[str, str] = {
-            name.replace("_", "-"): value for name, value in headers.items()
-        }
 
 
 def make_app(
@@ -81,7 +77,8 @@ class _Served:
         self._token = token
         self._hosts = None if hosts is None else frozenset(hosts)
         self._max_bytes = max_bytes
-        self._free = asyncio.Semaphore(AT_ONCE)
+        self._budget = Budget()
+        self._decoding = asyncio.Lock()
 
     async def traces(self, request: Request) -> Response:
         """Store a batch of spans, and then say so."""
@@ -101,19 +98,21 @@ class _Served:
 
     async def _store(self, request: Request, encoding: Encoding) -> bytes:
         self._check(request)
-        body = await self._body(request)
         unpack = _UNPACK.get(request.headers.get("content-encoding", "identity").strip().lower())
         if unpack is None:
             raise Refused(415, "the content encoding is gzip, or none")
-
-        def read() -> tuple[list[Mapped], list[str]]:
-            return self._receiver.map(encoding.read(unpack(body, self._max_bytes)))
-
         try:
-            async with asyncio.timeout(STORE_SECONDS), self._free:
-                outcome = await self._receiver.take(*await asyncio.to_thread(read))
+            with self._budget.hold() as hold:
+                body = await read_body(request, hold, self._max_bytes)
+                if unpack is _gunzip:
+                    hold.take(min(self._max_bytes, _GZIP_RATIO * len(body)))
+                found = await self._decoded(hold, unpack, encoding)
+                async with asyncio.timeout(STORE_SECONDS):
+                    outcome = await self._receiver.take(*found)
         except Malformed as error:
             raise Refused(400, str(error)) from None
+        except TooManyTraces as error:
+            raise too_large(error.most, "traces") from None
         except _AWAY as error:
             again = {"retry_after": str(RETRY_SECONDS)}
             raise Refused(503, f"nothing was acknowledged: {error}", **again) from error
@@ -121,6 +120,28 @@ class _Served:
             _log.warning("otlp_batch_failed", exc_info=error, extra={"event": "otlp_batch_failed"})
             raise Refused(500, f"{type(error).__name__}: {error}") from error
         return encoding.answer(*outcome)
+
+    async def _decoded(
+        self, hold: Hold, unpack: _Unpack, encoding: Encoding
+    ) -> tuple[list[Mapped], list[str]]:
+        """Decode what has arrived, once it is known how much that becomes."""
+
+        def look() -> tuple[bytes, int]:
+            body = unpack(hold.data, self._max_bytes)
+            return body, encoding.values_of(body, MAX_VALUES)
+
+        if hold.size < _AT_ONCE:
+            return self._receiver.map(encoding.read(self._taken(hold, *look())))
+        async with self._decoding:
+            body = self._taken(hold, *await asyncio.to_thread(look))
+            return await asyncio.to_thread(lambda: self._receiver.map(encoding.read(body)))
+
+    def _taken(self, hold: Hold, body: bytes, values: int) -> bytes:
+        if values > MAX_VALUES:
+            raise too_large(MAX_VALUES, "values")
+        hold.take(_TIMES * len(body) + _VALUE_BYTES * values)
+        hold.data.clear()
+        return body
 
     def _check(self, request: Request) -> None:
         """Raises Refused: the request is not for this receiver, or not from who may send."""
@@ -138,20 +159,6 @@ class _Served:
         if _media_type(request) not in ENCODINGS:
             raise Refused(415, f"the content type is {' or '.join(ENCODINGS)}")
 
-    async def _body(self, request: Request) -> bytes:
-        found = bytearray()
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                async for chunk in request.stream():
-                    found += chunk
-                    if len(found) > self._max_bytes:
-                        raise _too_large(self._max_bytes)
-        except TimeoutError:
-            raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
-        except ClientDisconnect:
-            raise Refused(400, "the sender left before its request was whole") from None
-        return bytes(found)
-
 
 def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -164,25 +171,22 @@ def _host(header: str) -> str | None:
         return None
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused(413, f"a request has at most {limit:,} bytes: send smaller batches")
-
-
-def _gunzip(body: bytes, limit: int) -> bytes:
+def _gunzip(body: bytearray, limit: int) -> bytes:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         found = unpacker.decompress(body, limit + 1)
     except zlib.error:
         raise Malformed("the body is no gzip") from None
     if len(found) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     if not unpacker.eof:
         raise Malformed("the body is no whole gzip")
     return found
 
 
-def _plain(body: bytes, limit: int) -> bytes:
-    return body
+def _plain(body: bytearray, limit: int) -> bytes:
+    return bytes(body)
 
 
-_UNPACK: Final = {"gzip": _gunzip, "identity": _plain, "": _plain}
+_Unpack = Callable[[bytearray, int], bytes]
+_UNPACK: Final[dict[str, _Unpack]] = {"gzip": _gunzip, "identity": _plain, "": _plain}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from foldlog import codec, kinds
@@ -31,6 +32,12 @@ _OURS: Final = "otlp:"
 _KNOWN: Final = 10_000
 """Traces whose sessions stay in memory. The events of others name theirs."""
 
+MAX_TRACES: Final = 2_000
+"""Traces of a batch at most: each is looked up in the log."""
+
+_SLICE: Final = 128
+"""Events that are saved before other requests have their turn."""
+
 _SHORT: Final = 1_000
 """Characters that a text of a span keeps which is too large as a whole."""
 
@@ -40,6 +47,14 @@ class Outcome(NamedTuple):
 
     refused: int
     message: str
+
+
+class TooManyTraces(Exception):
+    """A batch is of more traces than may come at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
 
 
 class _Several(Exception):
@@ -57,7 +72,8 @@ class Receiver:
         self._store = store
         self._everything = everything
         self._known: dict[str, frozenset[str]] = {}
-        self._placing = asyncio.Lock()
+        self._placed = asyncio.Condition()
+        self._placing = set[str]()
 
     def map(self, spans: Iterable[Span]) -> tuple[list[Mapped], list[str]]:
         """Return the spans to save, and why others are refused. Needs no event loop."""
@@ -73,12 +89,16 @@ class Receiver:
         """Store what `map` has made. When it returns, all but the refused is on the log.
 
         Raises:
+            TooManyTraces: nothing was stored.
             LogUnavailable, AppendFailed, AppendUnknown: some may be missing; take all again.
         """
-        async with self._placing:
+        if len({each.event.trace_id for each in found}) > MAX_TRACES:
+            raise TooManyTraces(MAX_TRACES)
+        async with self._alone({str(each.event.trace_id) for each in found}):
             await self._place(found)
         reasons, shortened = [*refused], list[str]()
-        reasons += await self._save(found, shortened)
+        for start in range(0, len(found), _SLICE):
+            reasons += await self._save(found[start : start + _SLICE], shortened)
         said = [f"{len(reasons)} refused: {reasons[0]}"] if reasons else []
         said += [f"{len(shortened)} shortened: {shortened[0]}"] if shortened else []
         return Outcome(len(reasons), "; ".join(said))
@@ -106,6 +126,19 @@ class Receiver:
         return []
 
     # --- sessions ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _alone(self, traces: set[str]) -> AsyncIterator[None]:
+        """Place traces while no other batch places one of them."""
+        async with self._placed:
+            await self._placed.wait_for(lambda: not self._placing & traces)
+            self._placing |= traces
+        try:
+            yield
+        finally:
+            async with self._placed:
+                self._placing -= traces
+                self._placed.notify_all()
 
     async def _place(self, found: Sequence[Mapped]) -> None:
         """List the traces of a batch in their sessions, before their events are saved.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from foldlog.jsonable import count_values
 from foldlog.otlp.spans import Attributes, Span, SpanEvent
 
 
@@ -25,16 +26,19 @@ class Malformed(Exception):
 class Encoding(NamedTuple):
     """One of OTLP's two: how requests are read, and answers and refusals are written.
 
-    `answer` takes how many spans were refused and why, or what else the sender should know.
+    `values_of` returns how many values a request has, without decoding it; it stops beyond the number
+    that it is given. `answer` takes how many spans were refused and why, or what else the sender
+    should know.
     """
 
     media_type: str
-    read: Callable[[bytes], list[Span]]
+    values_of: Callable[[bytes, int], int]
+    read: Callable[[bytes], Iterator[Span]]
     answer: Callable[[int, str], bytes]
     refusal: Callable[[str], bytes]
 
 
-def _read_protobuf(body: bytes) -> list[Span]:
+def _read_protobuf(body: bytes) -> Iterator[Span]:
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError:
@@ -42,7 +46,7 @@ def _read_protobuf(body: bytes) -> list[Span]:
     return _spans(request, bytes.hex)
 
 
-def _read_json(body: bytes) -> list[Span]:
+def _read_json(body: bytes) -> Iterator[Span]:
     try:
         given = msgspec.json.decode(body, type=dict[str, Any])
         request = ParseDict(given, ExportTraceServiceRequest(), ignore_unknown_fields=True)
@@ -56,14 +60,12 @@ def _hexadecimal(id: bytes) -> str:
     return base64.b64encode(id).decode().lower()
 
 
-def _spans(request: ExportTraceServiceRequest, text_of: Callable[[bytes], str]) -> list[Span]:
-    return [
-        _span(span, text_of, resource, of_scope.scope.name)
-        for of_resource in request.resource_spans
-        for resource in [_attributes(of_resource.resource.attributes)]
-        for of_scope in of_resource.scope_spans
-        for span in of_scope.spans
-    ]
+def _spans(request: ExportTraceServiceRequest, text_of: Callable[[bytes], str]) -> Iterator[Span]:
+    for of_resource in request.resource_spans:
+        resource = _attributes(of_resource.resource.attributes)
+        for of_scope in of_resource.scope_spans:
+            for span in of_scope.spans:
+                yield _span(span, text_of, resource, of_scope.scope.name)
 
 
 def _span(span: Any, text_of: Callable[[bytes], str], resource: Attributes, scope: str) -> Span:
@@ -124,8 +126,63 @@ def _refusal_json(message: str) -> bytes:
     return msgspec.json.encode({"message": message})
 
 
+# --- how much there is, before anything is decoded ------------------------------------------------
+
+_Nested = dict[int, "_Nested"]
+"""The fields of a message that are messages, by number."""
+
+_VALUE: Final[_Nested] = {}
+_PAIR: Final[_Nested] = {2: _VALUE}
+_VALUE.update({5: {1: _VALUE}, 6: {1: _PAIR}})
+_SPAN: Final[_Nested] = {9: _PAIR, 11: {3: _PAIR}, 13: {4: _PAIR}, 15: {}}
+_REQUEST: Final[_Nested] = {1: {1: {1: _PAIR}, 2: {1: {3: _PAIR}, 2: _SPAN}}}
+
+_FIXED: Final = {1: 8, 5: 4}
+"""Bytes of a field, by its wire type."""
+
+
+def _count_protobuf(body: bytes, most: int) -> int:
+    """Count the fields of a request, of all messages in it."""
+    found, at, within = 0, 0, [(len(body), _REQUEST)]
+    try:
+        while within and found <= most:
+            end, nested = within[-1]
+            if at >= end:
+                within.pop()
+                continue
+            tag, at = _varint(body, at)
+            found += 1
+            if tag & 7 == 2:
+                size, at = _varint(body, at)
+                inner = nested.get(tag >> 3)
+                if inner is None:
+                    at += size
+                else:
+                    within.append((at + size, inner))
+            elif tag & 7 == 0:
+                _, at = _varint(body, at)
+            else:
+                at += _FIXED[tag & 7]
+    except (IndexError, KeyError):
+        pass  # it is malformed: decoding it says so
+    return found
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := body[at]) & 0x80:
+        value |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    return value | byte << shift, at + 1
+
+
+def _count_json(body: bytes, most: int) -> int:
+    return count_values(body)
+
+
 PROTOBUF: Final = Encoding(
-    "application/x-protobuf", _read_protobuf, _answer_protobuf, _refusal_protobuf
+    *("application/x-protobuf", _count_protobuf, _read_protobuf),
+    *(_answer_protobuf, _refusal_protobuf),
 )
-JSON: Final = Encoding("application/json", _read_json, _answer_json, _refusal_json)
+JSON: Final = Encoding("application/json", _count_json, _read_json, _answer_json, _refusal_json)
 ENCODINGS: Final = {each.media_type: each for each in (PROTOBUF, JSON)}
