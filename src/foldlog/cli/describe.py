@@ -35,7 +35,7 @@ async def session(store: Store, session_id: str) -> Described:
 async def story(store: Store, session_id: str) -> list[Part]:
     """What happened in a session, in order; or, if there is none, in a trace of that name."""
     from foldlog.story import tell
-    from foldlog.ui.run import Run, place
+    from foldlog.ui.run import Run, place_of
 
     try:
         views = await Run("session", session_id).views(store) or [
@@ -45,7 +45,7 @@ async def story(store: Store, session_id: str) -> list[Part]:
     except PastErased:
         return []
     found = sorted(
-        ((key, item) for key, page in pages for item in page), key=lambda each: place(each[1])
+        ((key, item) for key, page in pages for item in page), key=lambda each: place_of(each[1])
     )
     return tell((key, item.recorded_at, key.line(item)) for key, item in found)
 

@@ -26,9 +26,9 @@ class Malformed(Exception):
 class Encoding(NamedTuple):
     """One of OTLP's two: how requests are read, and answers and refusals are written.
 
-    `values_of` returns how many values a request has, without decoding it; it stops beyond the number
-    that it is given. `answer` takes how many spans were refused and why, or what else the sender
-    should know.
+    `values_of` returns how many values a request has, without decoding it, and stops beyond the
+    number that it is given. `answer` takes how many spans were refused and why, or what else the
+    sender should know.
     """
 
     media_type: str

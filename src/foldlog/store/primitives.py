@@ -10,6 +10,7 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
@@ -282,6 +283,7 @@ class Primitives(Decisions):
         *,
         after: str | LogPosition | None = None,
         limit: int = 500,
+        max_bytes: int | None = None,
         newest_first: bool = False,
         consistency: Consistency = "session",
     ) -> list[Item]:
@@ -293,6 +295,8 @@ class Primitives(Decisions):
                 direction. None: the page begins at the oldest record, or with `newest_first` at the
                 newest.
             limit: how many records at most; below 1, none.
+            max_bytes: bytes at most of the records as they are stored. The first record comes
+                whatever it has, so that paging ends. None: any number.
             newest_first: read from the newest record to the oldest.
             consistency: how fresh: "eventual", "session" (has this store's own writes) or
                 "strong" (has every acked write).
@@ -310,7 +314,8 @@ class Primitives(Decisions):
         """
         checked_limit(limit)
         if isinstance(after, LogPosition):
-            return await self._items_behind(key, after, limit, newest_first, consistency)
+            behind = await self._items_behind(key, after, limit, newest_first, consistency)
+            return [self._item(key, each) for each in _within(behind, max_bytes)]
         checked_cursor(after, "after")
 
         def choose(folded: Any) -> Sequence[int]:
@@ -333,7 +338,7 @@ class Primitives(Decisions):
             found = await self._core.hot_views.select(kind, subject, "strong", choose)
         if newest_first:
             found = found[::-1]
-        return [self._item(key, each) for each in found]
+        return [self._item(key, each) for each in _within(found, max_bytes)]
 
     async def _items_behind(
         self,
@@ -342,7 +347,7 @@ class Primitives(Decisions):
         limit: int,
         newest_first: bool,
         consistency: Consistency,
-    ) -> list[Item]:
+    ) -> list[Recorded]:
         """A page behind a position: the pages of the view around it are read, and then cut."""
         subject = self._core.subject_of(key)
         shards = self._core.namespace.shards
@@ -366,7 +371,7 @@ class Primitives(Decisions):
             behind = [each for each in found if (each.seq, each.index) < reach.place][::-1]
         else:
             behind = [each for each in found if (each.seq, each.index) > reach.place]
-        return [self._item(key, each) for each in behind[:limit]]
+        return behind[:limit]
 
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
         """Return the views of a kind that records were saved in, sorted by key.
@@ -480,6 +485,14 @@ def page(*, since_id: str | None, limit: int, task_id: str | None = None) -> Cho
         return folded.state.after(since, limit, task_id)
 
     return choose
+
+
+def _within(found: list[Recorded], max_bytes: int | None) -> list[Recorded]:
+    """The first of some envelopes, up to a number of bytes, and one at least."""
+    if max_bytes is None:
+        return found
+    sizes = accumulate(len(each.payload) for each in found)
+    return found[: max(sum(size <= max_bytes for size in sizes), 1)]
 
 
 def checked_cursor(since_id: str | None, field: str = "since_id") -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from foldlog.bounds import Refused
 from foldlog.errors import Misuse
 from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent, WaitingKind
 from foldlog.opening import Store
@@ -15,7 +16,6 @@ from foldlog.steering import validate_steering_event
 from foldlog.ui import asked
 from foldlog.ui.plain import Plain
 from foldlog.ui.reading import answer
-from foldlog.ui.safety import Refused
 
 
 class Acting:

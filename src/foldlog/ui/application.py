@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from foldlog.bounds import Budget, Refused
 from foldlog.errors import (
     AlreadyAnswered,
     AppendConflict,
@@ -32,7 +33,7 @@ from foldlog.opening import Store
 from foldlog.sessions import IllegalTransition, MergeRefused
 from foldlog.ui.acting import Acting
 from foldlog.ui.reading import Reading
-from foldlog.ui.safety import Access, Guard, Refused, refusal
+from foldlog.ui.safety import Access, Guard, refusal, refused_response
 from foldlog.ui.share import STATIC
 
 _STATUSES: Final[dict[type[FoldlogError], int]] = {
@@ -78,6 +79,7 @@ def make_app(store: Store, access: Access) -> Starlette:
         exception_handlers={Refused: _refused, FoldlogError: _failed},
     )
     made.state.token = access.token
+    made.state.budget = Budget()
     return made
 
 
@@ -94,8 +96,12 @@ async def _static(request: Request) -> Response:
 
 
 async def _file(request: Request, name: str, type_: str) -> Response:
-    path = (STATIC / name).resolve()
-    if not path.is_relative_to(STATIC.resolve()) or not path.is_file():
+    try:
+        path = (STATIC / name).resolve()
+        is_there = path.is_relative_to(STATIC.resolve()) and path.is_file()
+    except (OSError, ValueError):  # no system has files of such a name
+        is_there = False
+    if not is_there:
         raise Refused(404, "there is no such file")
     # A page that was updated must not run with a module of the one before.
     tag = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -107,7 +113,7 @@ async def _file(request: Request, name: str, type_: str) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return refusal(error.status, "Refused", error.reason)
+    return refused_response(error)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

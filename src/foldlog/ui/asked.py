@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
+from foldlog.bounds import Refused, read_body
 from foldlog.position import LogPosition
 from foldlog.store.forks import When
 from foldlog.ui.run import Run
-from foldlog.ui.safety import Refused
 
 MAX_BODY: Final = 1_000_000
 """Bytes of a request."""
@@ -74,15 +74,12 @@ def moment(given: str | None) -> When | None:
 
 async def body(request: Request) -> Body:
     """The JSON object of a request. Raises Refused: it is none, or too large."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise Refused(413, f"at most {MAX_BODY:,} bytes")
-    try:
-        found = json.loads(bytes(data))
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is no JSON") from None
+    with request.app.state.budget.hold() as hold:
+        data = await read_body(request, hold, MAX_BODY)
+        try:
+            found = json.loads(bytes(data))
+        except (ValueError, RecursionError):
+            raise Refused(400, "the body is no JSON") from None
     if not isinstance(found, dict):
         raise Refused(400, "the body is a JSON object")
     return Body(found)

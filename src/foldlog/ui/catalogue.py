@@ -21,12 +21,14 @@ from foldlog.store.core import core_of
 from foldlog.store.ownership import session_kinds
 from foldlog.store.primitives import Item
 from foldlog.store.removal import session_sizes
-from foldlog.ui.run import place
+from foldlog.ui.run import place_of
 from foldlog.words import Line
 
 _AT_ONCE: Final = 32
 _SOME: Final = 10
 """Records of a view that are looked at for a title and for the last words."""
+
+_SOME_BYTES: Final = 256 * 1024
 
 STATUSES: Final = (*("waiting", "running", "failed", "pending", "cancelled", "finished", "open"),)
 
@@ -132,7 +134,7 @@ class Catalogue:
             some = dict.fromkeys([*traces[-1:], *traces[:1]])  # the first one, and the last
             views = [kind(trace) for trace in some for kind in core.kinds_of("trace")]
             newest = await self._items([*others, *views], newest_first=True)
-        newest.sort(key=lambda each: place(each[1]))
+        newest.sort(key=lambda each: place_of(each[1]))
         return views, newest
 
     async def _summary(self, id: str, size: int) -> Summary:
@@ -155,7 +157,12 @@ class Catalogue:
     ) -> list[tuple[Key[Any], Item]]:
         """Some records of each view, from one end."""
         pages = await asyncio.gather(
-            *(self._store.items(key, limit=_SOME, newest_first=newest_first) for key in views)
+            *(
+                self._store.items(
+                    key, limit=_SOME, max_bytes=_SOME_BYTES, newest_first=newest_first
+                )
+                for key in views
+            )
         )
         return [(key, item) for key, page in zip(views, pages, strict=True) for item in page]
 

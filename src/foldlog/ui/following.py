@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
+from foldlog.bounds import Outbox
 from foldlog.errors import FoldlogError
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store.core import core_of
-from foldlog.store.primitives import Item
 from foldlog.ui.plain import encode
-from foldlog.ui.run import PAGE, Run, place, placed, trace_named
+from foldlog.ui.run import Run, Shown, merged, placed, shown
 
 GATHER_SECONDS: Final = 0.06
 """A busy run is sent in batches of what came in this time; the first record goes at once."""
@@ -28,10 +28,8 @@ GATHER_SECONDS: Final = 0.06
 CONFIRM_SECONDS: Final = 1.0
 """How often a busy run says where a reconnect resumes."""
 
-BEHIND: Final = 256
-"""Batches that a slow follower may be behind before its stream ends; it reconnects and resumes."""
-
-Queue = asyncio.Queue[bytes | None]
+_CONFIRMED: Final = 512
+"""Records that are looked for at once where no push may have brought them."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -50,7 +48,7 @@ class Hub:
         self._runs: dict[Run, _Following] = {}
 
     @asynccontextmanager
-    async def follow(self, run: Run) -> AsyncIterator[tuple[Queue, list[Key[Any]]]]:
+    async def follow(self, run: Run) -> AsyncIterator[tuple[Outbox, list[Key[Any]]]]:
         """Receive what is saved to a run from now on; None when it cannot be followed any more.
 
         With the views that it is read from now.
@@ -58,14 +56,14 @@ class Hub:
         following = self._runs.get(run)
         if following is None or following.task.done():
             following = self._runs[run] = _Following(self._store, run)
-        queue: Queue = asyncio.Queue(BEHIND)
-        following.queues.add(queue)
+        outbox = Outbox()
+        following.outboxes.add(outbox)
         try:
             await following.started()
-            yield queue, following.views
+            yield outbox, following.views
         finally:
-            following.queues.discard(queue)
-            if not following.queues:
+            following.outboxes.discard(outbox)
+            if not following.outboxes:
                 if self._runs.get(run) is following:
                     del self._runs[run]
                 await following.end()
@@ -75,11 +73,11 @@ class _Following:
     """One run that is followed. Owned by its followers: the last one ends it."""
 
     def __init__(self, store: Store, run: Run) -> None:
-        self.queues: set[Queue] = set()
+        self.outboxes: set[Outbox] = set()
         self._store = store
         self._run = run
         self._views: dict[Key[Any], LogPosition | None] = {}
-        self._found: list[tuple[Key[Any], Item]] = []
+        self._found: list[Shown] = []
         self._traces: set[str] = set()
         self._wake = asyncio.Event()
         self._started = asyncio.Event()
@@ -116,8 +114,8 @@ class _Following:
             _log.info("following %s %s ended: %s", self._run.kind, self._run.id, errors.exceptions)
         finally:
             self._started.set()
-            for queue in self.queues:
-                offer(queue, None)
+            for outbox in self.outboxes:
+                outbox.end()
 
     async def _look_for_views(self, group: asyncio.TaskGroup, *, is_first: bool = False) -> None:
         """Watch the run's views: at first from now on, and those that come later from the first
@@ -136,7 +134,7 @@ class _Following:
     async def _watch(self, key: Key[Any], after: str | None) -> None:
         async with aclosing(self._store.watch(key, after=after)) as items:
             async for item in items:
-                self._found.append((key, item))
+                self._found.append(shown(key, item))
                 self._wake.set()
 
     async def _end_when_cleared(self, key: Key[Any]) -> None:
@@ -172,39 +170,33 @@ class _Following:
 
     def _send(self, base: LogPosition, *, resume_at: LogPosition | None = None) -> bool:
         """Send what was found. Return whether it tells of views that are not watched yet."""
-        found, self._found = sorted(self._found, key=lambda each: place(each[1])), []
+        found, self._found = sorted(self._found, key=lambda each: each.place), []
         is_news = False
-        for key, item in found:
-            before = self._views.get(key)
-            if before is None or before < item.position:
-                self._views[key] = item.position
-            trace = trace_named(item)
-            is_news |= trace is not None and trace not in self._traces
-            is_news |= key.kind.owns is not None
-            if trace is not None:
-                self._traces.add(trace)
+        for each in found:
+            before = self._views.get(each.key)
+            if before is None or before < each.position:
+                self._views[each.key] = each.position
+            is_news |= each.trace is not None and each.trace not in self._traces
+            is_news |= each.key.kind.owns is not None
+            if each.trace is not None:
+                self._traces.add(each.trace)
         records, _ = placed(found, base)
         if records or resume_at is not None:
             data = message(records, resume_at)
-            for queue in list(self.queues):
-                offer(queue, data)
+            for outbox in self.outboxes:
+                outbox.put(data)
         return is_news
 
     async def _confirm(self, base: LogPosition) -> LogPosition:
         """Read what no push has brought, up to now, and tell followers that they have it all."""
         head = await self._store.position()
-        views = list(self._views)
-        lists = await asyncio.gather(
-            *(
-                self._store.items(
-                    key, after=self._views[key] or base, limit=PAGE, consistency="strong"
-                )
-                for key in views
-            )
-        )
-        if any(len(items) == PAGE for items in lists):
-            return base  # far behind: the watchers bring it
-        missing = [(key, i) for key, items in zip(views, lists, strict=True) for i in items]
+        behind = {key: reached or base for key, reached in self._views.items()}
+        missing = list[Shown]()
+        async with aclosing(merged(self._store, behind, head, shown)) as coming:
+            async for each in coming:
+                if len(missing) == _CONFIRMED:
+                    return base  # far behind: the watchers bring it
+                missing.append(each)
         self._found += [each for each in missing if each not in self._found]
         self._send(base, resume_at=head)
         return head
@@ -218,12 +210,3 @@ async def first_of(store: Store, key: Key[Any]) -> str | None:
     """Return the id of a view's first record, None if there is none. Errors as `Store.items`."""
     items = await store.items(key, limit=1)
     return items[0].id if items else None
-
-
-def offer(queue: Queue, data: bytes | None) -> None:
-    """Hand over; of a follower that is too far behind, end the stream."""
-    if queue.full():
-        while not queue.empty():
-            queue.get_nowait()
-        data = None
-    queue.put_nowait(data)

@@ -1,18 +1,19 @@
 """Records of the log as the JSON that the page folds: what JSON lacks as `foldlog.jsonable` says.
 
-Long texts and bytes are cut, so that a record of 10 MB costs a page nothing; `/api/record` has the
+Long texts and bytes are cut, and so is a record that has a lot of short ones: `/api/record` has the
 whole.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from foldlog import codec
+from foldlog.bounds import RECORD_BYTES
 from foldlog.jsonable import jsonable
 from foldlog.kind import Key
 from foldlog.store.primitives import Item
@@ -20,22 +21,32 @@ from foldlog.store.primitives import Item
 CUT: Final = 20_000
 """Characters of a text, or bytes, beyond which a page of records has only the beginning."""
 
+_SHORT: Final = 1_000
+"""Characters that a text keeps once a record has had its bytes: an id has all of its."""
+
+_NODE: Final = 8
+"""What a value counts beside its text."""
+
 _SAFE_INT: Final = 2**53
 encode: Final = msgspec.json.Encoder().encode
+
+V = TypeVar("V")
 
 
 class Plain:
     """Makes plain values; `was_cut` says whether anything was left out."""
 
-    def __init__(self, limit: int | None = CUT) -> None:
+    def __init__(self, limit: int | None = CUT, most: int = RECORD_BYTES) -> None:
         self._limit = limit
+        self._left: float = math.inf if limit is None else most
         self.was_cut: bool = False
 
     def value(self, value: Any) -> Any:
         """The value in JSON's types."""
         kind = type(value)
+        self._left -= _NODE
         if kind is str:
-            return value if self._limit is None or len(value) <= self._limit else self._cut(value)
+            return self._text(value)
         if value is None or kind is bool:
             return value
         if kind is int:
@@ -45,11 +56,19 @@ class Plain:
         if kind is dict:
             return {
                 key if type(key) is str else _name(key): self.value(item)
-                for key, item in value.items()
+                for key, item in self._some(value.items())
             }
         if kind is list or kind is tuple:
-            return [self.value(item) for item in value]
+            return [self.value(item) for item in self._some(value)]
         return self._other(value)
+
+    def _some(self, values: Iterable[V]) -> Iterator[V]:
+        """Values while the record has bytes left."""
+        for each in values:
+            if self._left <= 0:
+                self.was_cut = True
+                return
+            yield each
 
     def _other(self, value: Any) -> Any:
         if isinstance(value, msgspec.Raw):
@@ -71,16 +90,21 @@ class Plain:
         fields = msgspec.structs.asdict(record) if readable is None else readable()
         return {n: self.value(v) for n, v in fields.items() if v is not msgspec.UNSET}
 
-    def _cut(self, text: str) -> str:
+    def _text(self, text: str) -> str:
+        self._left -= len(text)
+        limit = self._limit if self._left > 0 else _SHORT
+        if self._limit is None or limit is None or len(text) <= limit:
+            return text
         self.was_cut = True
-        return f"{text[: self._limit]}… ({len(text):,} characters)"
+        self._left += len(text) - limit
+        return f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def record_of(key: Key[Any], item: Item, position: str, limit: int | None = CUT) -> dict[str, Any]:
-    """An item of a view as `/api/records` has it."""
+def record_of(key: Key[Any], item: Item, limit: int | None = CUT) -> dict[str, Any]:
+    """An item of a view as `/api/records` has it, at its own position."""
     plain = Plain(limit)
     made = {
-        "position": position,
+        "position": str(item.position),
         "view": [key.kind.name, *key.keys],
         "id": item.id,
         "type": item.type,

@@ -8,10 +8,11 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 import foldlog
 from foldlog import words
+from foldlog.bounds import Refused
 from foldlog.models import Waiting
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
@@ -23,7 +24,7 @@ from foldlog.ui.following import Hub
 from foldlog.ui.openapi import DOCUMENT
 from foldlog.ui.plain import Plain, encode, record_of
 from foldlog.ui.run import PAGE, read_page
-from foldlog.ui.safety import Access, Refused
+from foldlog.ui.safety import Access
 from foldlog.ui.streaming import EventStream
 
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
@@ -100,11 +101,10 @@ class Reading:
         if after is None:
             raise Refused(400, "the parameter position is missing")
         # The record stands at the position: it is the first that is not behind it.
-        items = await self._store.items(key, after=before(after), limit=PAGE)
-        item = next((i for i in items if i.id == asked.text(request, "id")), None)
-        if item is None:
+        items = await self._store.items(key, after=before(after), limit=1)
+        if [each.id for each in items] != [asked.text(request, "id")]:
             raise Refused(404, "there is no such record")
-        return answer(record_of(key, item, str(item.position), None))
+        return answer(record_of(key, items[0], None))
 
     async def events(self, request: Request) -> Response:
         """The records of a run as server-sent events, without end."""
@@ -150,14 +150,15 @@ class Reading:
     async def share(self, request: Request) -> Response:
         """A run, or a part of it, as one HTML file."""
         run = asked.run(request)
-        page = await share.document(
+        shared = await share.Share.of(
             self._store, run, asked.position(request, "after"), asked.position(request, "until")
         )
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", run.id)[:80]
-        return Response(
-            page,
-            media_type="text/html",
+        return StreamingResponse(
+            shared.parts(),
+            media_type="text/html; charset=utf-8",
             headers={
+                "content-length": str(shared.size),
                 "content-disposition": f'attachment; filename="{name}.html"',
                 "content-security-policy": "sandbox; default-src 'none'",
             },

@@ -19,6 +19,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foldlog.bounds import Refused
 from foldlog.errors import ConfigurationError
 
 POLICY: Final = (
@@ -37,15 +38,6 @@ _HEADERS: Final = {
 }
 _READING: Final = frozenset({"GET", "HEAD"})
 _CSRF_HEADER: Final = "x-foldlog-csrf"
-
-
-class Refused(Exception):
-    """A request that is not served."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 class Access:
@@ -153,7 +145,7 @@ class Guard:
         try:
             response = self._decide(scope)
         except Refused as refused:
-            response = refusal(refused.status, "Refused", refused.reason)
+            response = refused_response(refused)
         await response(scope, receive, guarded)
 
     def _decide(self, scope: Scope) -> ASGIApp:
@@ -188,6 +180,13 @@ class Guard:
 def refusal(status: int, type_: str, message: str, **more: object) -> JSONResponse:
     """Return an error as the API says it."""
     return JSONResponse({"error": {"type": type_, "message": message, **more}}, status_code=status)
+
+
+def refused_response(refused: Refused) -> JSONResponse:
+    """Return what a request is told that is not served."""
+    response = refusal(refused.status, "Refused", refused.reason)
+    response.headers.update(refused.headers)
+    return response
 
 
 def _split(address: str) -> SplitResult:

@@ -7,19 +7,23 @@ import datetime as dt
 import hashlib
 import json
 import re
-from functools import cache, partial
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from foldlog.bounds import SHARE_BYTES, Refused
 from foldlog.kind import Key
 from foldlog.opening import Store
-from foldlog.position import LogPosition
+from foldlog.position import LogPosition, Reach
 from foldlog.store.core import core_of
 from foldlog.store.primitives import Item
-from foldlog.ui.run import Record, Run, read_page
+from foldlog.ui.plain import encode
+from foldlog.ui.run import Run, Shown, merged, placed, shown
 
 STATIC: Final = Path(__file__).with_name("static")
 MAIN: Final = "app.js"
@@ -33,31 +37,99 @@ _PICTURE_BYTES: Final = 4_000_000
 """The most that all pictures of a file may have in sum."""
 
 
-async def document(
-    store: Store, run: Run, after: LogPosition | None, until: LogPosition | None
-) -> str:
-    """Return the file: the run's records behind `after` and up to `until`; None: all.
+class Share:
+    """A file that is sent in parts, and whose size in bytes is known beforehand."""
 
-    The store's redaction hook sees each record once more, as it is now. Errors as `read_page`.
-    """
-    views = await run.views(store)
-    change = partial(_redacted, store) if core_of(store).redaction else None
-    end = until or await store.position()
-    records: list[Record] = []
-    more, place = True, after
-    while more:
-        # Whole: a file cannot load the rest, and a hook may not know half of what it removes.
-        page = await read_page(store, views, place, until=end, cut=None, change=change)
-        records += page.records
-        place, more = page.position, page.more
-    data = {
-        "run": {"kind": run.kind, "id": run.id},
-        "position": str(end),
-        "made_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "records": records,
-        "pictures": await _pictures(store, run, records),
-    }
-    return _page(f"{run.kind} {run.id}", data)
+    def __init__(self, store: Store, views: Sequence[Key[Any]], data: dict[str, Any]) -> None:
+        self.size: int = 0
+        self._store = store
+        self._views = views
+        self._after: LogPosition = data.pop("after")
+        self._until: LogPosition = data.pop("until")
+        self._data = data
+        self._pictures: dict[str, str] = {}
+
+    @classmethod
+    async def of(
+        cls, store: Store, run: Run, after: LogPosition | None, until: LogPosition | None
+    ) -> Share:
+        """Return the file of a run's records behind `after` and up to `until`; None: all.
+
+        Raises:
+            Refused: it would be too large. Others as `Store.items`.
+        """
+        end = until or await store.position()
+        begin = after or LogPosition(tuple(Reach(0) for _ in end.shards))
+        data = {
+            "after": begin,
+            "until": end,
+            "run": {"kind": run.kind, "id": run.id},
+            "position": str(end),
+            "made_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
+        made = cls(store, await run.views(store), data)
+        await made._look()
+        return made
+
+    async def _look(self) -> None:
+        """Find out how large it is, and which pictures it shows."""
+        room = _PICTURE_BYTES
+        async with aclosing(self._records()) as records:
+            async for record, text in records:
+                self.size += len(text) + 1
+                if self.size > SHARE_BYTES:
+                    raise Refused(
+                        413,
+                        f"the file would have more than {SHARE_BYTES:,} bytes: share a part of it, "
+                        "by after= and until=",
+                    )
+                id, size = record.get("artifact_id", ""), record.get("size_bytes", 0)
+                if record.get("mime_type") not in _PICTURES or id in self._pictures or size > room:
+                    continue
+                data = await self._store.artifact_store.get(id)
+                if data is not None:
+                    room -= len(data)
+                    picture = base64.b64encode(data).decode("ascii")
+                    self._pictures[id] = f"data:{record['mime_type']};base64,{picture}"
+        head, end = self._ends()
+        self.size += len(head) + len(end) - (self.size > 0)  # no comma before the first record
+
+    async def parts(self) -> AsyncGenerator[bytes]:
+        """Yield the file in parts. Errors as `Store.items`."""
+        head, end = self._ends()
+        yield head
+        comma = b""
+        async with aclosing(self._records()) as records:
+            async for _, text in records:
+                yield comma + text
+                comma = b","
+        yield end
+
+    async def _records(self) -> AsyncGenerator[tuple[dict[str, Any], bytes]]:
+        """The records: the fields of each, and its JSON as it stands in a script.
+
+        They are whole: a file cannot load the rest, and a hook may not know half of what it
+        removes. The store's redaction hook sees each record once more, as it is now.
+        """
+        redacts = bool(core_of(self._store).redaction)
+
+        def show(key: Key[Any], item: Item) -> Shown:
+            return shown(key, _redacted(self._store, key, item) if redacts else item, cut=None)
+
+        position = self._after
+        behind = dict.fromkeys(self._views, position)
+        async with aclosing(merged(self._store, behind, self._until, show)) as coming:
+            async for each in coming:
+                [record], position = placed([each], position)
+                # Within a script element only "<" can end it, or begin a comment.
+                yield record["record"], encode(record).replace(b"<", b"\\u003c")
+
+    def _ends(self) -> tuple[bytes, bytes]:
+        """What stands before the records, and behind them."""
+        run = f"{self._data['run']['kind']} {self._data['run']['id']}"
+        text = json.dumps(self._data | {"pictures": self._pictures}, ensure_ascii=False)
+        head, end = _page(run, text.replace("<", "\\u003c")[:-1] + ', "records": [')
+        return head.encode(), end.encode()
 
 
 def _redacted(store: Store, key: Key[Any], item: Item) -> Item:
@@ -71,38 +143,23 @@ def _redacted(store: Store, key: Key[Any], item: Item) -> Item:
     return item._replace(record=msgspec.structs.replace(item.record, **found))
 
 
-async def _pictures(store: Store, run: Run, records: list[Record]) -> dict[str, str]:
-    found, room = dict[str, str](), _PICTURE_BYTES
-    for each in records:
-        id, size = each["record"].get("artifact_id"), each["record"].get("size_bytes", 0)
-        if each["record"].get("mime_type") not in _PICTURES or id in found or size > room:
-            continue
-        data = await store.artifact_store.get(id)
-        if data is not None:
-            room -= len(data)
-            text = base64.b64encode(data).decode("ascii")
-            found[id] = f"data:{each['record']['mime_type']};base64,{text}"
-    return found
-
-
-def _page(title: str, data: dict[str, Any]) -> str:
+def _page(title: str, data: str) -> tuple[str, str]:
     script, style = bundle(), (STATIC / "style.css").read_text("utf-8")
     body = (STATIC / "index.html").read_text("utf-8").partition("<body>")[2]
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    # Within a script element only "<" can end it, or begin a comment.
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>"
     )
-    end = f'<script type="application/json" id="shared">{text}</script>\n<script>{script}</script>'
     shell = re.sub(r"<script[^>]*></script>\n?", "", body)
-    return head + shell.replace("</body>", f"{end}\n</body>")
+    before, _, after = shell.partition("</body>")
+    begin = f'{head}{before}<script type="application/json" id="shared">{data}'
+    return begin, f"]}}</script>\n<script>{script}</script>\n</body>{after}"
 
 
 def _hash(text: str) -> str:
