@@ -88,7 +88,7 @@ class Hold:
 
     def __init__(self, budget: Budget) -> None:
         self.size: int = 0
-        self.data = bytearray()
+        self.data: bytearray = bytearray()
         self.is_sending: bool = True
         self._budget = budget
         self._is_refused = False

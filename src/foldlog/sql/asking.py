@@ -111,17 +111,33 @@ async def _answered(
         async for message in messages:
             await process.send(message)
     await process.send(Loaded())
-    rows: list[tuple[Any, ...]] = []
+    pages, size = list[bytes](), 0
     while isinstance(found := await process.receive(Page, Done), Page):
-        rows += map(tuple, codec.decode(found.rows))
+        size += found.cost
+        if size > process.asked.max_bytes:
+            raise SqlOutOfMemory(process.asked.max_bytes, "the answer")
+        pages.append(found.rows)
     assert isinstance(found, Done)
-    if "JSON" in found.types:
-        rows = [tuple(map(_value, found.types, row)) for row in rows]
+    rows: list[tuple[Any, ...]] = []
+    for page in pages:
+        rows += (_decoded(found, row) for row in codec.decode(page))
+        await asyncio.sleep(0)  # a large answer lets others have their turns
     return SqlResult(found.columns, found.types, rows, until)
 
 
-def _value(type_: str, value: Any) -> Any:
-    return msgspec.json.decode(value) if type_ == "JSON" and value is not None else value
+def _decoded(done: Done, row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(map(_value, done.columns, done.types, row))
+
+
+def _value(column: str, type_: str, value: Any) -> Any:
+    if type_ != "JSON" or value is None:
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise SqlError(
+            f"column {column!r:.80} has JSON that cannot be read ({error}): cast it to VARCHAR"
+        ) from error
 
 
 class _Process:

@@ -11,11 +11,14 @@ import msgspec
 
 from foldlog import codec
 from foldlog.errors import PayloadError
-from foldlog.jsonable import jsonable
+from foldlog.jsonable import count_values, jsonable
 from foldlog.sql.frames import Answer, Ask, Column, Done, Failed, Forget, Page, Rows, Table, Wanted
 
 _THREADS: Final = 4
 _PAGE: Final = 500
+_PAGE_BYTES: Final = 1024 * 1024
+_VALUE: Final = 64
+"""Bytes of a value in Python, beside its text."""
 _NO_JSON: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _LATEST: Final = 253_402_300_799  # the year 9999, in Unix seconds
 _json: Final = msgspec.json.Encoder()
@@ -137,17 +140,21 @@ class Database:
         self._connection.execute("begin transaction read only")
         found = self._connection.execute(self._ask.query, self._parameters)
         count = size = 0
+        columns = found.description or []
+        types = tuple(str(each[1]) for each in columns)
         while rows := found.fetchmany(min(_PAGE, self._ask.max_rows + 1 - count)):
             count += len(rows)
             if count > self._ask.max_rows:
                 raise Refused("rows", "")
-            page = Page(_encoded(rows))
-            size += len(page.rows)
+            # Counted before they are encoded: what is encoded takes memory once more.
+            cost = sum(
+                _cost(type_, value) for row in rows for type_, value in zip(types, row, strict=True)
+            )
+            size += cost
             if size > self._ask.max_bytes:
-                raise Refused("memory", "")
-            yield page
-        columns = found.description or []
-        yield Done(tuple(e[0] for e in columns), tuple(str(e[1]) for e in columns))
+                raise Refused("memory", "the answer")
+            yield from _pages(rows, cost)
+        yield Done(tuple(each[0] for each in columns), types)
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -216,6 +223,29 @@ def _made(column: Column, name: str) -> str:
     if column.form == "text":
         return f"try_cast({name} as timestamptz)"
     return f"from_base64({name})" if column.type == "BLOB" else name
+
+
+def _pages(rows: list[Any], cost: int) -> Iterator[Page]:
+    """Rows in pages that whoever asks decodes quickly."""
+    some = max(len(rows) * _PAGE_BYTES // max(cost, 1), 1)
+    for start in range(0, len(rows), some):
+        page = rows[start : start + some]
+        yield Page(_encoded(page), cost * len(page) // len(rows))
+
+
+def _cost(type_: str, value: Any) -> int:
+    """Return about how many bytes a value takes in the program that asks."""
+    if isinstance(value, str):
+        if type_ != "JSON":
+            return _VALUE + len(value)
+        return len(value) + _VALUE * count_values(value.encode(errors="surrogatepass"))
+    if isinstance(value, bytes):
+        return _VALUE + len(value)
+    if isinstance(value, dict):
+        return _VALUE + sum(_VALUE + _cost("", each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return _VALUE + sum(_cost("", each) for each in value)
+    return _VALUE
 
 
 def _encoded(rows: list[Any]) -> bytes:

@@ -69,9 +69,10 @@ class Wanted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Page(msgspec.Struct, frozen=True, tag=True):
-    """Some rows of the answer, encoded."""
+    """Some rows of the answer, encoded; `cost` is about how many bytes they take as values."""
 
     rows: bytes
+    cost: int
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
