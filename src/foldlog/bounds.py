@@ -15,7 +15,7 @@ from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-BUDGET_BYTES: Final = 192 * 1024 * 1024
+BUDGET_BYTES: Final = 128 * 1024 * 1024
 """Bytes that all requests of one application hold together, decoded ones by an estimate."""
 
 BODY_SECONDS: Final = 30.0
@@ -106,6 +106,11 @@ class Hold:
         self.size += size
         self._budget.used += size
         self._budget.make_room(self)
+
+    def give(self, size: int) -> None:
+        """Free bytes that are not needed any more."""
+        self.size -= size
+        self._budget.used -= size
 
     def let_go(self) -> None:
         """Free what has arrived. The request is refused when it next asks."""

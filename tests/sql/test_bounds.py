@@ -1,4 +1,4 @@
-"""An answer of SQL costs the program that asks no more than `max_bytes`, and is typed when refused."""
+"""An answer of SQL costs its program no more than `max_bytes`; what is refused is typed."""
 
 from __future__ import annotations
 

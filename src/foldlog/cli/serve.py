@@ -82,7 +82,7 @@ async def serve(
             port=otlp_port,
             extra="otlp",
             started=started,
-            limit_concurrency=64,
+            limit_concurrency=1_000,
             timeout_graceful_shutdown=10,
         )
 

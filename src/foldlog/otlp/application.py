@@ -10,6 +10,7 @@ import hmac
 import logging
 import zlib
 from collections.abc import Callable, Collection
+from contextlib import nullcontext, suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -27,24 +28,20 @@ from foldlog.errors import (
     StoreClosed,
 )
 from foldlog.otlp.mapping import Mapped
-from foldlog.otlp.receiving import Receiver, TooManyTraces
-from foldlog.otlp.wire import ENCODINGS, JSON, Encoding, Malformed
+from foldlog.otlp.receiving import Receiver
+from foldlog.otlp.wire import ENCODINGS, JSON, Encoding, Malformed, TooMany
 
-MAX_VALUES: Final = 250_000
-"""Values of a request at most: fields of protobuf, or values of JSON, of spans and all in them."""
-
-_VALUE_BYTES: Final = 400
+_VALUE_BYTES: Final = 200
 """What a value takes when it is decoded, about."""
 
-_TIMES: Final = 4
+_TIMES: Final = 3
 """What texts and bytes take when they are decoded: as many times their size."""
 
-_AT_ONCE: Final = 1024 * 1024
-"""A request of less is decoded at once; larger ones are decoded one after the other, in a thread,
-so that small ones do not wait for them."""
+_AT_ONCE: Final = 64 * 1024
+"""A request of fewer bytes is decoded at once, and others in threads."""
 
-_GZIP_RATIO: Final = 1032
-"""How many bytes one of gzip's can become."""
+_MANY: Final = 20_000
+"""Requests of more values are decoded one after the other, so that others do not wait for them."""
 
 STORE_SECONDS: Final = 30.0
 """How long a batch may wait for the log."""
@@ -78,6 +75,7 @@ class _Served:
         self._hosts = None if hosts is None else frozenset(hosts)
         self._max_bytes = max_bytes
         self._budget = Budget()
+        self._unpacking = asyncio.Semaphore(2)
         self._decoding = asyncio.Lock()
 
     async def traces(self, request: Request) -> Response:
@@ -103,16 +101,14 @@ class _Served:
             raise Refused(415, "the content encoding is gzip, or none")
         try:
             with self._budget.hold() as hold:
-                body = await read_body(request, hold, self._max_bytes)
-                if unpack is _gunzip:
-                    hold.take(min(self._max_bytes, _GZIP_RATIO * len(body)))
+                await read_body(request, hold, self._max_bytes)
                 found = await self._decoded(hold, unpack, encoding)
                 async with asyncio.timeout(STORE_SECONDS):
                     outcome = await self._receiver.take(*found)
         except Malformed as error:
             raise Refused(400, str(error)) from None
-        except TooManyTraces as error:
-            raise too_large(error.most, "traces") from None
+        except TooMany as error:
+            raise too_large(error.most, error.what) from None
         except _AWAY as error:
             again = {"retry_after": str(RETRY_SECONDS)}
             raise Refused(503, f"nothing was acknowledged: {error}", **again) from error
@@ -126,22 +122,26 @@ class _Served:
     ) -> tuple[list[Mapped], list[str]]:
         """Decode what has arrived, once it is known how much that becomes."""
 
-        def look() -> tuple[bytes, int]:
-            body = unpack(hold.data, self._max_bytes)
-            return body, encoding.values_of(body, MAX_VALUES)
+        def look(most: int) -> tuple[bytes, int]:
+            body = unpack(hold.data, most)
+            return body, encoding.values_of(body)
 
-        if hold.size < _AT_ONCE:
-            return self._receiver.map(encoding.read(self._taken(hold, *look())))
-        async with self._decoding:
-            body = self._taken(hold, *await asyncio.to_thread(look))
+        if len(hold.data) < _AT_ONCE:
+            with suppress(Refused):  # it is larger when it is unpacked
+                body, _ = self._taken(hold, *look(_AT_ONCE))
+                return self._receiver.map(encoding.read(body))
+        async with self._unpacking:
+            hold.take(self._max_bytes - len(hold.data))
+            found = await asyncio.to_thread(look, self._max_bytes)
+            hold.give(self._max_bytes)
+            body, values = self._taken(hold, *found)
+        async with self._decoding if values > _MANY else nullcontext():
             return await asyncio.to_thread(lambda: self._receiver.map(encoding.read(body)))
 
-    def _taken(self, hold: Hold, body: bytes, values: int) -> bytes:
-        if values > MAX_VALUES:
-            raise too_large(MAX_VALUES, "values")
+    def _taken(self, hold: Hold, body: bytes, values: int) -> tuple[bytes, int]:
         hold.take(_TIMES * len(body) + _VALUE_BYTES * values)
         hold.data.clear()
-        return body
+        return body, values
 
     def _check(self, request: Request) -> None:
         """Raises Refused: the request is not for this receiver, or not from who may send."""

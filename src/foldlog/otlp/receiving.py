@@ -21,6 +21,7 @@ from foldlog.models import StoredEvent
 from foldlog.opening import Store
 from foldlog.otlp.mapping import Mapped, mapped, operation, refusal
 from foldlog.otlp.spans import Span
+from foldlog.otlp.wire import TooMany
 from foldlog_projections.traces import TraceSaved
 
 _REFUSED: Final = (InvalidId, PayloadError, PayloadTooLarge, RedactionFailed)
@@ -35,7 +36,7 @@ _KNOWN: Final = 10_000
 MAX_TRACES: Final = 2_000
 """Traces of a batch at most: each is looked up in the log."""
 
-_SLICE: Final = 128
+_SLICE: Final = 64
 """Events that are saved before other requests have their turn."""
 
 _SHORT: Final = 1_000
@@ -47,14 +48,6 @@ class Outcome(NamedTuple):
 
     refused: int
     message: str
-
-
-class TooManyTraces(Exception):
-    """A batch is of more traces than may come at once."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self.most = most
 
 
 class _Several(Exception):
@@ -89,11 +82,11 @@ class Receiver:
         """Store what `map` has made. When it returns, all but the refused is on the log.
 
         Raises:
-            TooManyTraces: nothing was stored.
+            TooMany: it has too many traces; nothing was stored.
             LogUnavailable, AppendFailed, AppendUnknown: some may be missing; take all again.
         """
         if len({each.event.trace_id for each in found}) > MAX_TRACES:
-            raise TooManyTraces(MAX_TRACES)
+            raise TooMany(MAX_TRACES, "traces")
         async with self._alone({str(each.event.trace_id) for each in found}):
             await self._place(found)
         reasons, shortened = [*refused], list[str]()

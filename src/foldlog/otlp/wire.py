@@ -23,16 +23,33 @@ class Malformed(Exception):
     """A request that is not what its content type says. The message quotes nothing of it."""
 
 
+class TooMany(Exception):
+    """A request has more than `most` of something, which `what` names."""
+
+    def __init__(self, most: int, what: str) -> None:
+        super().__init__(f"{most:,} {what}")
+        self.most = most
+        self.what = what
+
+
+MAX_VALUES: Final = 250_000
+"""Values of a request at most: fields of protobuf, or values of JSON, of spans and all in them."""
+
+MAX_SPANS: Final = 10_000
+
+MAX_IN_SPAN: Final = 20_000
+"""Values of one span at most: attributes, events, and all in them."""
+
+
 class Encoding(NamedTuple):
     """One of OTLP's two: how requests are read, and answers and refusals are written.
 
-    `values_of` returns how many values a request has, without decoding it, and stops beyond the
-    number that it is given. `answer` takes how many spans were refused and why, or what else the
-    sender should know.
+    `values_of` returns how many values a request has, without decoding it; it raises TooMany.
+    `answer` takes how many spans were refused and why, or what else the sender should know.
     """
 
     media_type: str
-    values_of: Callable[[bytes, int], int]
+    values_of: Callable[[bytes], int]
     read: Callable[[bytes], Iterator[Span]]
     answer: Callable[[int, str], bytes]
     refusal: Callable[[str], bytes]
@@ -52,6 +69,7 @@ def _read_json(body: bytes) -> Iterator[Span]:
         request = ParseDict(given, ExportTraceServiceRequest(), ignore_unknown_fields=True)
     except (ParseError, ValueError, RecursionError):
         raise Malformed("the body is no ExportTraceServiceRequest in JSON") from None
+    _count_protobuf(request.SerializeToString())
     return _spans(request, _hexadecimal)
 
 
@@ -141,24 +159,33 @@ _FIXED: Final = {1: 8, 5: 4}
 """Bytes of a field, by its wire type."""
 
 
-def _count_protobuf(body: bytes, most: int) -> int:
-    """Count the fields of a request, of all messages in it."""
-    found, at, within = 0, 0, [(len(body), _REQUEST)]
+def _count_protobuf(body: bytes) -> int:
+    """Count the fields of a request, of all messages in it. Raises TooMany."""
+    found = spans = at = span_end = span_from = 0
+    within = [(len(body), _REQUEST)]
     try:
-        while within and found <= most:
+        while within:
             end, nested = within[-1]
             if at >= end:
                 within.pop()
                 continue
             tag, at = _varint(body, at)
             found += 1
+            if found > MAX_VALUES:
+                raise TooMany(MAX_VALUES, "values")
+            if at < span_end and found - span_from > MAX_IN_SPAN:
+                raise TooMany(MAX_IN_SPAN, "values in a span")
             if tag & 7 == 2:
                 size, at = _varint(body, at)
                 inner = nested.get(tag >> 3)
                 if inner is None:
                     at += size
-                else:
-                    within.append((at + size, inner))
+                    continue
+                if inner is _SPAN:
+                    spans, span_end, span_from = spans + 1, at + size, found
+                if spans > MAX_SPANS:
+                    raise TooMany(MAX_SPANS, "spans")
+                within.append((at + size, inner))
             elif tag & 7 == 0:
                 _, at = _varint(body, at)
             else:
@@ -176,8 +203,11 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     return value | byte << shift, at + 1
 
 
-def _count_json(body: bytes, most: int) -> int:
-    return count_values(body)
+def _count_json(body: bytes) -> int:
+    found = count_values(body)
+    if found > MAX_VALUES:
+        raise TooMany(MAX_VALUES, "values")
+    return found
 
 
 PROTOBUF: Final = Encoding(

@@ -1,0 +1,1 @@
+"""What a peer sends, asks or fails to read costs bounded memory, and delays nobody else."""
