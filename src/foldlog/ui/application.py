@@ -76,7 +76,7 @@ def make_app(store: Store, access: Access) -> Starlette:
     made = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, access=access)],
-        exception_handlers={Refused: _refused, FoldlogError: _failed},
+        exception_handlers={Refused: _refused, FoldlogError: _failed, Exception: _broken},
     )
     made.state.token = access.token
     made.state.budget = Budget()
@@ -114,6 +114,11 @@ async def _file(request: Request, name: str, type_: str) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     return refused_response(error)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    """What is foldlog's own mistake; the server's log has it."""
+    return refusal(500, "InternalError", f"{type(error).__name__}: see the log of this server")
 
 
 async def _failed(request: Request, error: Exception) -> Response:

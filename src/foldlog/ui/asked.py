@@ -16,6 +16,9 @@ from foldlog.ui.run import Run
 MAX_BODY: Final = 1_000_000
 """Bytes of a request."""
 
+_MOST: Final = 1e15
+"""Of a number, on either side of 0."""
+
 _MISSING: Final = object()
 
 
@@ -119,6 +122,8 @@ class Body:
             return None
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise Refused(400, f"{name} is no number")
+        if not -_MOST < found < _MOST:
+            raise Refused(400, f"{name} is between {-_MOST:g} and {_MOST:g}")
         return float(found)
 
     def any(self, name: str) -> Any:

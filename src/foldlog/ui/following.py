@@ -46,6 +46,8 @@ class Hub:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._runs: dict[Run, _Following] = {}
+        self.reading: asyncio.Lock = asyncio.Lock()
+        """Held by who reads what there is, so that those who follow do not wait for all of them."""
 
     @asynccontextmanager
     async def follow(self, run: Run) -> AsyncIterator[tuple[Outbox, list[Key[Any]]]]:

@@ -30,7 +30,7 @@ _LATEST: Final = 1_000
 _AHEAD: Final = 32
 """Records of a view that are read first, and then at a time."""
 
-_MOST_AHEAD: Final = 512
+_MOST_AHEAD: Final = 128
 _AHEAD_BYTES: Final = 512 * 1024
 
 
@@ -145,7 +145,9 @@ async def merged(
         _, n, found = ahead[0]
         each = found.popleft()
         yield each
-        found = found or await some(keys[n], each.position, _MOST_AHEAD)
+        if not found:
+            await asyncio.sleep(0)  # others have their turn: what is in memory is read at once
+            found = await some(keys[n], each.position, _MOST_AHEAD)
         if found:
             heapreplace(ahead, (found[0].place, n, found))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Final
 
 from starlette.responses import Response
@@ -69,9 +70,11 @@ class EventStream(Response):
                 await _send(send, b"event: views\n" + message(found))
                 after, more, limit = self._after, True, FIRST_PAGE
                 while more and not leaving.done():
-                    page = await read_page(
-                        self._store, views, after, limit=limit, max_bytes=PAGE_BYTES
-                    )
+                    # The first page is small, and waits for nobody.
+                    async with self._hub.reading if limit > FIRST_PAGE else nullcontext():
+                        page = await read_page(
+                            self._store, views, after, limit=limit, max_bytes=PAGE_BYTES
+                        )
                     after, more, limit = page.position, page.more, PAGE
                     await _send(send, message(page.records, after))
                 await _send(send, b"event: live\n" + message(None))

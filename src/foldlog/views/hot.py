@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog_projections.fold import Projection
+
+LARGE_SECONDS: Final = 10.0
+"""How long the view that alone is larger than all may be stays after its last use.
+
+Who reads it page by page would load it anew for each, beside the one before.
+"""
 
 
 class Hot:
@@ -24,6 +31,8 @@ class Hot:
         self.of: dict[Subject, tuple[View[Any], ...]] = {}
         self._hydrated: OrderedDict[View[Any], None] = OrderedDict()
         self.bytes: int = 0
+        self._large: View[Any] | None = None
+        self._large_until = 0.0
 
     def find(self, projection: Projection[Any], subject: Subject) -> View[Any] | None:
         """The view of a subject by a projection of that name."""
@@ -43,6 +52,8 @@ class Hot:
         """Note that a hydrated view is used just now."""
         if view in self._hydrated:
             self._hydrated.move_to_end(view)
+        if view.bytes > self._max_bytes:
+            self._large, self._large_until = view, time.monotonic() + LARGE_SECONDS
 
     def weigh(self, view: View[Any]) -> bool:
         """Count what memory a hydrated view takes now, if it is still here. Return `is_full`."""
@@ -51,11 +62,26 @@ class Hot:
             size = view.estimate()
             self.bytes += size - view.bytes
             view.bytes = size
-        return self.bytes > self._max_bytes
+        return self.is_full
 
     @property
     def is_full(self) -> bool:
-        return self.bytes > self._max_bytes
+        if self.bytes <= self._max_bytes:
+            return False
+        spared = self._spared()
+        return spared is None or self.bytes - spared.bytes > self._max_bytes
+
+    def is_large(self, view: View[Any]) -> bool:
+        """Whether a view that is being loaded is so large that another such one has to go."""
+        if view.estimate() <= self._max_bytes // 2 or self._large in (None, view):
+            return False
+        self._large = None
+        return True
+
+    def _spared(self) -> View[Any] | None:
+        if self._large in self._hydrated and time.monotonic() < self._large_until:
+            return self._large
+        return None
 
     def surplus(self, keep: View[Any] | None) -> View[Any] | None:
         """The view that was used least recently, while the views take more than they may.
@@ -64,7 +90,8 @@ class Hot:
         """
         if not self.is_full:
             return None
-        return next((each for each in self._hydrated if each is not keep), None)
+        stays = (keep, self._spared())
+        return next((each for each in self._hydrated if each not in stays), None)
 
     def remove(self, view: View[Any]) -> bool:
         """Let go of a view. Return whether it was there."""

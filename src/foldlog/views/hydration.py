@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -30,9 +30,15 @@ Choose = Callable[[Folded[Items]], Sequence[int]]
 class Hydration:
     """Reads the log for views, one reader a view at a time. Holds no resources of its own."""
 
-    def __init__(self, log: Log, snapshots: Snapshots | None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        snapshots: Snapshots | None,
+        make_room: Callable[[View[Any]], Awaitable[None]],
+    ) -> None:
         self._log = log
         self._snapshots = snapshots
+        self._make_room = make_room
 
     async def look(self, view: View[Any], *, strong: bool = True) -> None:
         """Read the log from where the view stands to the head, as of now."""
@@ -121,6 +127,7 @@ class Hydration:
         async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
             async for records in pages:
                 view.apply(records)
+                await self._make_room(view)
                 if not looked and view.folded.count >= PAGE:
                     looked = True
                     if await self.restore(view, strong):

@@ -81,12 +81,12 @@ class Views:
         self._loop = loop
         self._hot = Hot(max_hot_bytes)
         self._relief: asyncio.Task[None] | None = None
-        self._hydration = Hydration(log, self.snapshots)
+        self._hydration = Hydration(log, self.snapshots, self._make_room)
 
     def use_snapshots(self, store: SnapshotStore) -> None:
         """Have views that are loaded from now on look for snapshots there."""
         self.snapshots = Snapshots(self._log, store)
-        self._hydration = Hydration(self._log, self.snapshots)
+        self._hydration = Hydration(self._log, self.snapshots, self._make_room)
 
     def __len__(self) -> int:
         return sum(1 for _ in self._hot)
@@ -383,6 +383,11 @@ class Views:
                 self._relief = asyncio.get_running_loop().create_task(relief, name="foldlog evict")
 
         return hint
+
+    async def _make_room(self, view: View[Any]) -> None:
+        """While a view is loaded: no other large one stays beside it."""
+        if self._hot.is_large(view):
+            await self._evict(keep=view)
 
     async def _evict(self, keep: View[Any] | None) -> None:
         while (view := self._hot.surplus(keep)) is not None:
