@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import foldlog
 from foldlog import exporting, importer, otlp, ui
@@ -91,6 +91,7 @@ def test_the_page_answers_whatever_is_asked(name: str, parameters: dict[str, str
 
 
 @MANY
+@example("feedback", b'{"trace_id": "t", "score": ' + b"9" * 400 + b"}")
 @given(
     st.sampled_from(WRITES),
     st.fixed_dictionaries(
