@@ -209,10 +209,10 @@ INTERNAL_ERRORS = {
     "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
     "foldlog.log.archive.manifests.Superseded",  # has an archiver or an erasure begin again
     "foldlog.log.archive.segments.SegmentGone",  # has a question be asked of the next manifest
-    "foldlog.otlp.application.Refused",  # becomes an answer over HTTP
+    "foldlog.bounds.Refused",  # becomes an answer over HTTP
     "foldlog.otlp.wire.Malformed",  # becomes an answer over HTTP
     "foldlog.sql.database.Refused",  # becomes a message from the process that answers a query
-    "foldlog.ui.safety.Refused",  # becomes an answer over HTTP
+    "foldlog.otlp.wire.TooMany",  # becomes an answer over HTTP
     "foldlog.log.snapshots.Unusable",  # becomes a fold of the log, and a line in the program's log
 }
 
