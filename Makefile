@@ -1,7 +1,6 @@
 # Everything runs in .venv, which is made on first use from what constraints.txt names; the tests
 # with the real frameworks run in .venv-integrations, from constraints-integrations.txt, and with
-# their oldest versions in .venv-integrations-oldest. Those with Semantic Kernel, which wants an older
-# pydantic, run in .venv-semantic-kernel. `make bench`, `make docs` and `make test-packaging` have one each.
+# their oldest versions in .venv-integrations-oldest. `make bench`, `make docs` and `make test-packaging` have one each.
 # Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
 
 PYTHON ?= python3
@@ -10,7 +9,6 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEGRATIONS := .venv-integrations
 OLDEST := $(INTEGRATIONS)-oldest
-SEMANTIC := .venv-semantic-kernel
 BENCH := .venv-bench
 DOCS := .venv-docs
 PACKAGING := .venv-packaging
@@ -28,7 +26,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo build image test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint types docs docs-serve lock clean
+.PHONY: help setup demo build image test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-upstream test-langgraph bench lint types docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -69,9 +67,6 @@ test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest versions 
 	@$(OLDEST)/bin/python -m pytest tests/integrations --ignore tests/integrations/semantic \
 		-k "not paging_loses_nothing" -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-semantic-kernel: $(SEMANTIC)/.ready ## The tests with Semantic Kernel; ARGS as for test
-	@$(SEMANTIC)/bin/python -m pytest tests/integrations/semantic_kernel $(ARGS)
-
 test-upstream: $(INTEGRATIONS)/.ready ## A framework's own tests on foldlog; FRAMEWORK=a2a CHECKOUT=DIR, a clone of its repository
 	@$(INTEGRATIONS)/bin/python -m tests.integrations.$(FRAMEWORK).upstream $(CHECKOUT) $(ARGS)
 
@@ -108,8 +103,6 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 	@$(COMPILE) pyproject.toml tests/integrations/requirements-oldest.in \
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-integrations-oldest.txt $(ARGS)
-	@$(COMPILE) pyproject.toml tests/integrations/requirements-semantic-kernel.in \
-		--output-file constraints-semantic-kernel.txt $(ARGS)
 	@$(COMPILE) pyproject.toml --group bench \
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-bench.txt $(ARGS)
@@ -119,7 +112,7 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 		--constraint constraints.txt --output-file deploy/requirements.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
-	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) $(DOCS) $(PACKAGING) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(BENCH) $(DOCS) $(PACKAGING) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src projections tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment is removed, so that the next run starts over.
@@ -139,7 +132,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 # --no-deps: the file names everything, but for what tests/integrations/overrides.in leaves out.
-$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(SEMANTIC)/.ready $(BENCH)/.ready $(DOCS)/.ready $(PACKAGING)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
+$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(BENCH)/.ready $(DOCS)/.ready $(PACKAGING)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
 	@echo "Making $(@D) and installing what constraints-$*.txt names, once"
 	@$(PYTHON) -m venv --clear $(@D)
 	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes \

@@ -55,7 +55,6 @@ COMPILED_ONLY = {
     "needs-penguiflow",
     "needs-pydantic-ai",
     "needs-semantic",
-    "needs-semantic-kernel",
 }
 MARKERS = {None, "output", "shell", "cluster", *COMPILED_ONLY}
 

@@ -1,6 +1,6 @@
 """The programs of the frameworks' pages print what the pages say, and the examples run.
 
-Those of PenguiFlow and Semantic Kernel have an environment or a form of their own.
+Those of PenguiFlow have a form of their own.
 """
 
 from __future__ import annotations

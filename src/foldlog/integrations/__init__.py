@@ -9,5 +9,4 @@ langgraph.FoldlogSaver, FoldlogStore        LangGraph: checkpoints, long-term me
 openai_agents.FoldlogSession                OpenAI Agents: conversations, approvals
 penguiflow.PenguiFlowStateStore             PenguiFlow: its whole StateStore
 pydantic_ai.FoldlogConversationStore        Pydantic AI: conversations
-semantic_kernel.ThreadHistory               Semantic Kernel: threads, processes
 """
