@@ -78,6 +78,24 @@ async def test_a_pause_holds_the_next_step_until_it_is_over(store: foldlog.Store
     assert await status(store) == "COMPLETE"
 
 
+async def test_a_pause_behind_the_last_step_stops_nothing(store: foldlog.Store) -> None:
+    async with store.run(R, session_id=S) as run:
+        await run.step("last", Calls().giving("last"))
+        await steer(store, SteeringEventType.PAUSE)
+    assert await status(store) == "COMPLETE"
+    assert await store.waiting() == []
+    async with store.run(R, session_id=S, wait=0):  # nobody has it
+        pass
+
+
+async def test_a_run_whose_task_somebody_has_ended_is_let_go(store: foldlog.Store) -> None:
+    async with store.run(R, session_id=S), store.session(S) as session:
+        await session.fail_task(R, error="enough")
+    assert await status(store) == "FAILED"
+    async with store.run(R, session_id=S, wait=0):
+        pass
+
+
 async def test_a_pause_holds_the_next_owner_too(store: foldlog.Store) -> None:
     async with store.run(R, session_id=S):
         pass

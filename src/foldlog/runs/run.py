@@ -224,12 +224,8 @@ class Run:
                 lifecycle.park(made, self.name, "waits for a person")
             if is_cancelled or waits:
                 return
-            if status is TaskStatus.PAUSED:
-                lifecycle.reopen(made, self.name)
-            if error is not None:
-                lifecycle.move(made, self.name, TaskStatus.FAILED, error=message)
-            else:
-                lifecycle.move(made, self.name, TaskStatus.COMPLETE, result=result)
+            ended = TaskStatus.COMPLETE if error is None else TaskStatus.FAILED
+            lifecycle.end(made, self.name, ended, error=message or None, result=result)
 
         await self._tenure.decide(end)
         if is_cancelled and error is None:

@@ -134,6 +134,18 @@ def move(
         groups.end_tasks(made, {task_id: status})
 
 
+def end(
+    made: Decision, task_id: str, status: TaskStatus, *, error: str | None, result: Any
+) -> None:
+    """End a task whose code has ended: also where it was paused too late, or has ended before."""
+    task = made.state.brief(task_id)
+    if task.status in FINAL:
+        return
+    paused = TaskStatus.PAUSED
+    _move(made, task_id, status, None, also_from=paused, error=error, result=result)
+    groups.end_tasks(made, {task_id: status})
+
+
 def cancel(made: Decision, task_id: str, reason: str) -> list[str]:
     """Cancel a task and all that was spawned from it unless isolated; return them, it first."""
     _move(made, task_id, TaskStatus.CANCELLED, reason)
@@ -193,11 +205,18 @@ def check_unended(made: Decision, task_id: str, wanted: str) -> TaskBrief:
 
 
 def _move(
-    made: Decision, task_id: str, status: TaskStatus, reason: str | None, **fields: Any
+    made: Decision,
+    task_id: str,
+    status: TaskStatus,
+    reason: str | None,
+    *,
+    also_from: TaskStatus | None = None,
+    **fields: Any,
 ) -> None:
     """As `move`, without the task's group."""
     task = made.state.brief(task_id)
-    if status not in NEXT[task.status]:  # no status leads to itself
+    # No status leads to itself.
+    if status not in NEXT[task.status] and task.status is not also_from:
         raise IllegalTransition(task_id, task.status, status)
     fields = {name: value for name, value in fields.items() if value is not None}
     if status is TaskStatus.PAUSED:
