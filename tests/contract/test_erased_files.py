@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,31 @@ async def test_no_file_holds_what_was_erased(tmp_path: Path, steps: str) -> None
     async with foldlog.connect(path=tmp_path) as store:
         assert await store.list_updates("session") == []
         assert len(await store.list_updates("other")) == 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which file a handle is of")
+async def test_what_was_overwritten_or_removed_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of power brings back what no sync has followed: bytes of files, names in folders."""
+    synced, fsync = set[str](), os.fsync
+
+    def noted(handle: int) -> None:
+        fsync(handle)
+        synced.add(os.readlink(f"/proc/self/fd/{handle}"))
+
+    async with foldlog.connect(path=tmp_path) as store:
+        await fill(store, "session", SECRET, range(200))
+        before = files_and_folders(tmp_path)
+        monkeypatch.setattr(os, "fsync", noted)
+        assert (await store.erase_session("session")).on_disk == 0
+        assert (before & files_and_folders(tmp_path)) - synced == set()
+
+
+def files_and_folders(directory: Path) -> set[str]:
+    """All of them, but for the folder that the server makes for each batch, and removes."""
+    found = (each for each in (directory, *directory.rglob("*")) if "batches" not in each.parts)
+    return {str(each) for each in found if each.is_file() or each.is_dir()}
 
 
 class Cart(BaseModel):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from foldlog.disk import sync
 from foldlog.envelope import CLEARED
 from foldlog.kind import Key
 from foldlog.store.clearing import Area, where
@@ -75,14 +76,17 @@ class Fragments:
     def found_below(self, directory: Path) -> int | None:
         """Return how many parts stand in files below `directory`; None if there are no parts.
 
-        Syncs and reads all files: blocks. What the server has overwritten is on the disk then, so
-        that no loss of power brings it back. A file that goes meanwhile holds nothing.
+        Syncs all folders, and syncs and reads all files: blocks. What the server has overwritten or
+        removed is on the disk then, so that no loss of power brings it back. A file that goes
+        meanwhile holds nothing.
         """
         if not self._parts:
             return None
         parts = list(self._parts)
         looked_for = left = set(parts[:: math.ceil(len(parts) / _MOST)])
         for folder, _, names in os.walk(directory):
+            with suppress(FileNotFoundError):
+                sync(Path(folder))  # so that no file that was removed comes back
             for name in names:
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):
