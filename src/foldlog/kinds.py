@@ -11,13 +11,13 @@ from __future__ import annotations
 from foldlog_projections.artifacts import kind as artifacts
 from foldlog_projections.belongings import kind as belongings
 from foldlog_projections.bindings import kind as bindings
-from foldlog_projections.checkpoints import kind as checkpoints
 from foldlog_projections.events import kind as events
+from foldlog_projections.langgraph.checkpoints import kind as checkpoints
 from foldlog_projections.memory import kind as memory
 from foldlog_projections.messages import kind as messages
 from foldlog_projections.pauses import kind as pauses
 from foldlog_projections.planner import kind as planner
-from foldlog_projections.runs import kind as runs
+from foldlog_projections.runs.runs import kind as runs
 from foldlog_projections.steering import kind as steering
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces

@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from foldlog import codec
 from foldlog.envelope import Recorded
-from foldlog_projections import agentstates
-from foldlog_projections.agentstates import AgentState, Change, Entry, Turned
+from foldlog_projections.agents import agentstates
+from foldlog_projections.agents.agentstates import AgentState, Change, Entry, Turned
 from foldlog_projections.delta import difference
 
 encode = msgspec.msgpack.Encoder().encode

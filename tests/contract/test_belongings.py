@@ -19,7 +19,7 @@ from foldlog.scoped import Scope
 from foldlog.sessions import ConversationTurn, ShortTermMemoryConfig
 from foldlog.subjects import Namespace, Subject
 from foldlog.telemetry.stores import jetstream
-from foldlog_projections.scoped import OWN
+from foldlog_projections.scoped.scoped import OWN
 from tests.conftest import OpenStore
 from tests.support.build import binding, update
 from tests.support.in_memory_first import in_memory_first

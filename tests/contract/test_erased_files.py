@@ -22,7 +22,7 @@ from foldlog.store.spool import Drafts, Place
 from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX, Frame, SpoolFile, encode_frame
 from foldlog.telemetry.stores import jetstream
 from foldlog.views.snapshots import DUE_ENVELOPES
-from foldlog_projections import agentstates
+from foldlog_projections.agents import agentstates
 from foldlog_projections.updates import UpdateSaved
 from tests.support.build import task, update
 from tests.support.workers import starting

@@ -20,7 +20,7 @@ from foldlog.store.restoring import load
 from foldlog_projections.bindings import BindingSaved
 from foldlog_projections.events import EventSaved
 from foldlog_projections.pauses import PauseSaved
-from foldlog_projections.scoped import Written
+from foldlog_projections.scoped.scoped import Written
 from foldlog_projections.tasks import TaskSaved
 
 Outcome = Literal["pending", "ok", "refused", "unknown"]

@@ -39,15 +39,11 @@ from foldlog.models import ArtifactRetentionConfig
 from foldlog.runs import RunPaused
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import ContextPatch, MergeStrategy
-from foldlog_projections import (
-    a2alist,
-    a2atasks,
-    adkstates,
-    conversations,
-    langgraphitems,
-    langgraphnamespaces,
-    workflowcheckpoints,
-)
+from foldlog_projections.a2a import a2alist, a2atasks
+from foldlog_projections.agent_framework import workflowcheckpoints
+from foldlog_projections.google_adk import adkstates
+from foldlog_projections.langgraph import langgraphitems, langgraphnamespaces
+from foldlog_projections.pydantic_ai import conversations
 from tests.support.build import (
     MOMENT,
     binding,

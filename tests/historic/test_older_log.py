@@ -15,8 +15,10 @@ from foldlog import SessionHasForks, exporting
 from foldlog.envelope import CLEARED as CLEARED_SUBJECT
 from foldlog.integrations.rh_agents import StateBackend
 from foldlog.scoped import Scope
-from foldlog_projections import artifacts, scoped, stateartifacts
+from foldlog_projections import artifacts
 from foldlog_projections.registry import KINDS
+from foldlog_projections.rh_agents import stateartifacts
+from foldlog_projections.scoped import scoped
 from tests.cli.support import run
 from tests.historic.older import (
     BACKUP,

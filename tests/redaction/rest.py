@@ -14,19 +14,16 @@ from foldlog.integrations.rh_agents import ArtifactBackend, StateBackend
 from foldlog.runs import Run, StepUnknown
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import MergeStrategy, Session
-from foldlog_projections import (
-    a2alist,
-    archive,
-    conversations,
-    langgraphitems,
-    langgraphnamespaces,
-    scoped,
-    workflowcheckpoints,
-)
-from foldlog_projections.a2alist import Listed, Unlisted
-from foldlog_projections.langgraphitems import Deleted, Embedded, Swept, Touched
-from foldlog_projections.langgraphnamespaces import Added
-from foldlog_projections.workflowcheckpoints import CheckpointDeleted
+from foldlog_projections import archive
+from foldlog_projections.a2a import a2alist
+from foldlog_projections.a2a.a2alist import Listed, Unlisted
+from foldlog_projections.agent_framework import workflowcheckpoints
+from foldlog_projections.agent_framework.workflowcheckpoints import CheckpointDeleted
+from foldlog_projections.langgraph import langgraphitems, langgraphnamespaces
+from foldlog_projections.langgraph.langgraphitems import Deleted, Embedded, Swept, Touched
+from foldlog_projections.langgraph.langgraphnamespaces import Added
+from foldlog_projections.pydantic_ai import conversations
+from foldlog_projections.scoped import scoped
 from tests.integrations.rh_agents.running import Steps
 from tests.redaction.facades import Note, checkpoint, snapshot, threads
 from tests.sessions.support import patch, running, steer

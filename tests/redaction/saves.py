@@ -7,19 +7,17 @@ from typing import Any, NamedTuple
 
 import foldlog
 from foldlog import ArtifactScope
-from foldlog_projections import (
-    a2atasks,
-    adkstates,
-    conversations,
-    langgraphitems,
-    memory,
-    workflowcheckpoints,
-)
-from foldlog_projections.a2atasks import Pushed, Saved
-from foldlog_projections.adkstates import StateChanged
-from foldlog_projections.langgraphitems import Put
+from foldlog_projections import memory
+from foldlog_projections.a2a import a2atasks
+from foldlog_projections.a2a.a2atasks import Pushed, Saved
+from foldlog_projections.agent_framework import workflowcheckpoints
+from foldlog_projections.agent_framework.workflowcheckpoints import CheckpointSaved
+from foldlog_projections.google_adk import adkstates
+from foldlog_projections.google_adk.adkstates import StateChanged
+from foldlog_projections.langgraph import langgraphitems
+from foldlog_projections.langgraph.langgraphitems import Put
 from foldlog_projections.memory import MemorySaved
-from foldlog_projections.workflowcheckpoints import CheckpointSaved
+from foldlog_projections.pydantic_ai import conversations
 from tests.redaction.leaks import LEAKY, SECRET
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 

@@ -27,8 +27,8 @@ from foldlog.scoped import ScopedReader, ScopedStore
 from foldlog.sessions import ContextPatch, Session, ShortTermMemory
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.blobs import LargeValues
-from foldlog_projections import states
 from foldlog_projections.registry import KINDS
+from foldlog_projections.rh_agents import states
 from tests.conftest import OpenStore
 from tests.docs.markdown import ROOT
 from tests.redaction import facades, saves

@@ -11,7 +11,7 @@ import foldlog
 from foldlog import PayloadError
 from foldlog.log.port import Append
 from foldlog.runs.process import Look
-from foldlog_projections import processes
+from foldlog_projections.runs import processes
 from tests.runs.running import R, S, status
 from tests.support.flaky import FlakyLog
 

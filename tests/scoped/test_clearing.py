@@ -14,7 +14,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
 from foldlog.scoped.keys import Keys
 from foldlog.store import clearing
-from foldlog_projections.scoped import kind
+from foldlog_projections.scoped.scoped import kind
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 SECRET = "unmistakable"

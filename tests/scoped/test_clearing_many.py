@@ -11,7 +11,7 @@ import foldlog
 from foldlog import LogUnavailable, PastErased
 from foldlog.scoped import MemoryLink, Scope, VersionConflict
 from foldlog.store import clearing
-from foldlog_projections import scoped
+from foldlog_projections.scoped import scoped
 from tests.conftest import OpenStore
 
 ONE = Scope.session("s1")

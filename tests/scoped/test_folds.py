@@ -18,8 +18,8 @@ from foldlog.log.port import Record
 from foldlog.scoped.index import Edge, Index, Synced
 from foldlog.scoped.records import events_of
 from foldlog.subjects import Namespace
-from foldlog_projections import scoped
-from foldlog_projections.scoped import OWN
+from foldlog_projections.scoped import scoped
+from foldlog_projections.scoped.scoped import OWN
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NOW = BEGAN.timestamp()

@@ -7,7 +7,7 @@ from pathlib import Path
 import foldlog
 from foldlog.scoped import Scope
 from foldlog.scoped.indexes import Indexes
-from foldlog_projections.scoped import Embedded, kind
+from foldlog_projections.scoped.scoped import Embedded, kind
 from tests.conftest import OpenStore
 
 ONE = Scope.session("s1")

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog_projections.bodies import Body, pack, packed, unpack, unpacked
-from foldlog_projections.bytesdelta import difference
+from foldlog_projections.langgraph.bodies import Body, pack, packed, unpack, unpacked
+from foldlog_projections.langgraph.bytesdelta import difference
 
 _BLOCKS = st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6)
 

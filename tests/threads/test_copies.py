@@ -12,9 +12,9 @@ import pytest
 
 import foldlog
 from foldlog.integrations.langgraph import CheckpointGone, ThreadHeld, threads as threads_module
-from foldlog_projections.checkpointrecords import Held
-from foldlog_projections.checkpoints import kind
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.checkpointrecords import Held
+from foldlog_projections.langgraph.checkpoints import kind
+from foldlog_projections.langgraph.thread import Thread
 from tests.threads.support import FORMS, ROOT, Place, checkpoint, threads
 
 COPY = {"configurable": {"thread_id": "copy"}}

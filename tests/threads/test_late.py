@@ -11,9 +11,9 @@ from foldlog.integrations.access import access_to
 from foldlog.integrations.langgraph import CheckpointGone, ThreadHeld
 from foldlog.integrations.langgraph.fencing import Holding
 from foldlog.integrations.langgraph.threads import Threads
-from foldlog_projections.checkpointrecords import Put, Write, Written
-from foldlog_projections.checkpoints import kind
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.checkpointrecords import Put, Write, Written
+from foldlog_projections.langgraph.checkpoints import kind
+from foldlog_projections.langgraph.thread import Thread
 from tests.conftest import OpenStore
 from tests.threads.support import ROOT, Place, checkpoint, outside, threads
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 import foldlog
-from foldlog_projections.checkpoints import kind
-from foldlog_projections.namespaces import Row
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.checkpoints import kind
+from foldlog_projections.langgraph.namespaces import Row
+from foldlog_projections.langgraph.thread import Thread
 from tests.threads.support import FORMS, Place, checkpoint, threads
 
 _NAMES = st.sampled_from(["", "child:1"])

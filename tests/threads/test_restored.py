@@ -8,9 +8,16 @@ import msgspec
 from hypothesis import example, given, strategies as st
 
 from foldlog.envelope import Recorded
-from foldlog_projections.checkpointrecords import Pruned, Put, Removed, Value, Write, Written
-from foldlog_projections.checkpoints import kind
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.checkpointrecords import (
+    Pruned,
+    Put,
+    Removed,
+    Value,
+    Write,
+    Written,
+)
+from foldlog_projections.langgraph.checkpoints import kind
+from foldlog_projections.langgraph.thread import Thread
 
 NAMES = ("", "child:1")
 VERSIONS = (1, 2, "#1.5", "#2.5")

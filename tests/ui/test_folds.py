@@ -20,15 +20,17 @@ from foldlog.position import LogPosition
 from foldlog.scoped import Scope
 from foldlog.ui.plain import Plain
 from foldlog.ui.run import Run, read_page
-from foldlog_projections import a2atasks, conversations, workflowcheckpoints
-from foldlog_projections.a2atasks import AgentTask
-from foldlog_projections.agentstates import AgentState
+from foldlog_projections.a2a import a2atasks
+from foldlog_projections.a2a.a2atasks import AgentTask
+from foldlog_projections.agent_framework import workflowcheckpoints
+from foldlog_projections.agents.agentstates import AgentState
 from foldlog_projections.artifacts import Held
 from foldlog_projections.belongings import Belonging
-from foldlog_projections.conversations import Conversation
 from foldlog_projections.messages import Conversations, MessagesRemoved
 from foldlog_projections.pauses import Pause
-from foldlog_projections.runs import State as RunState
+from foldlog_projections.pydantic_ai import conversations
+from foldlog_projections.pydantic_ai.conversations import Conversation
+from foldlog_projections.runs.runs import State as RunState
 from tests.ui.conftest import looking
 from tests.ui.support import event, said, task
 

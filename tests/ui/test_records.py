@@ -15,8 +15,8 @@ import pytest
 import foldlog
 from foldlog import TaskStatus, kinds
 from foldlog.position import LogPosition
-from foldlog_projections import checkpoints
-from foldlog_projections.checkpointrecords import Write, Written
+from foldlog_projections.langgraph import checkpoints
+from foldlog_projections.langgraph.checkpointrecords import Write, Written
 from tests.ui.conftest import serving
 from tests.ui.support import event, messages, said, task
 

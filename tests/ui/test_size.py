@@ -46,5 +46,8 @@ def test_folds_mirror_the_projections() -> None:
     """Each module of folds names the file that it mirrors, which is there."""
     projections = STATIC.parents[3] / "projections" / "foldlog_projections"
     for path in (STATIC / "folds").glob("*.js"):
-        assert f"foldlog_projections/{path.stem}.py" in path.read_text("utf-8"), path.name
-        assert not projections.exists() or (projections / f"{path.stem}.py").exists(), path.name
+        named = re.search(
+            rf"foldlog_projections/((?:\w+/)?{path.stem}\.py)", path.read_text("utf-8")
+        )
+        assert named, path.name
+        assert not projections.exists() or (projections / named[1]).exists(), path.name

@@ -11,7 +11,7 @@ import pytest
 import foldlog
 from foldlog import kinds
 from foldlog.models import SteeringEvent, SteeringEventType
-from foldlog_projections import runs
+from foldlog_projections.runs import runs
 from tests.ui.conftest import looking
 from tests.ui.pages import go, number, open_run
 

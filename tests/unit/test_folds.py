@@ -16,8 +16,8 @@ from foldlog_projections import bindings, pauses
 from foldlog_projections.bindings import Key
 from foldlog_projections.fold import Cleared, start, step
 from foldlog_projections.registry import FAMILIES, KINDS
+from foldlog_projections.rh_agents.statelist import kind as statelist
 from foldlog_projections.routes import kind as routes
-from foldlog_projections.statelist import kind as statelist
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces
 from foldlog_projections.updates import kind as updates

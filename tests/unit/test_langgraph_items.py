@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from foldlog.envelope import Recorded
-from foldlog_projections import langgraphitems as items, langgraphnamespaces as namespaces
-from foldlog_projections.langgraphitems import Entry
+from foldlog_projections.langgraph import langgraphitems as items, langgraphnamespaces as namespaces
+from foldlog_projections.langgraph.langgraphitems import Entry
 from tests.support.folding import fold
 
 

@@ -18,7 +18,7 @@ NAMES = {kind.name for kind in KINDS}
 TYPES = {type_ for kind in KINDS for type_ in kind.records}
 KIND_MODULES = {
     path.stem
-    for path in Path(foldlog_projections.__path__[0]).glob("*.py")
+    for path in Path(foldlog_projections.__path__[0]).rglob("*.py")
     if re.search(r"^kind: Final = Kind\(", path.read_text("utf-8"), re.MULTILINE)
 }
 CAPABILITIES = (
@@ -30,7 +30,7 @@ CAPABILITIES = (
 """Kinds that are kept by the same methods. Every other kind is a capability of its own."""
 
 BY_NAME = {"kinds", "_kinds"}
-READING = {"view", "keys", "items", "watch", "query"}
+READING = {"view", "keys", "items", "watch"}
 
 DRAWN = {"core/log.js", "views/run.js", "views/said.js", "views/state.js", "views/timeline.js"}
 """Modules of the page that draw what a kind's state holds, beside the folds of `folds/`."""

@@ -16,10 +16,11 @@ from foldlog.log import memory as memory_module
 from foldlog.log.port import Append, Record
 from foldlog.subjects import Subject
 from foldlog.views import Views, watching
-from foldlog_projections import langgraphitems, scoped
 from foldlog_projections.fold import Cleared
 from foldlog_projections.folds import all_records
+from foldlog_projections.langgraph import langgraphitems
 from foldlog_projections.memory import kind as memory
+from foldlog_projections.scoped import scoped
 from foldlog_projections.updates import kind as updates
 from tests.support.tombstones import tombstone
 from tests.views.support import Log, dropped, read, save, subject

@@ -25,10 +25,10 @@ from foldlog.store.restoring import load
 from foldlog.store.store import BaseStore
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
-from foldlog_projections import agentlist, agentshares, agentstates
-from foldlog_projections.agentlist import Listed
-from foldlog_projections.agentshares import Revoked, Shared
-from foldlog_projections.agentstates import AgentState, Change, Entry, Turned
+from foldlog_projections.agents import agentlist, agentshares, agentstates
+from foldlog_projections.agents.agentlist import Listed
+from foldlog_projections.agents.agentshares import Revoked, Shared
+from foldlog_projections.agents.agentstates import AgentState, Change, Entry, Turned
 from foldlog_projections.delta import cut
 from foldlog_projections.fold import Folded, start, step
 

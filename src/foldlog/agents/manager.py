@@ -26,7 +26,7 @@ from foldlog.errors import AppendConflict, Misuse
 from foldlog.store.operation import Calls, operation
 from foldlog.store.primitives import Attempts
 from foldlog.views import Consistency
-from foldlog_projections.agentstates import Entry
+from foldlog_projections.agents.agentstates import Entry
 
 T = TypeVar("T")
 R = TypeVar("R")

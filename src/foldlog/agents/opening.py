@@ -15,7 +15,7 @@ from foldlog.store.core import Backend
 from foldlog.store.options import Options
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
-from foldlog_projections import agentlist
+from foldlog_projections.agents import agentlist
 
 R = TypeVar("R")
 

@@ -22,7 +22,7 @@ from foldlog.errors import LogCorrupt, PayloadError, RedactionFailed
 from foldlog.store.payloads import drafting
 from foldlog.store.redaction import Redaction
 from foldlog.values import TypeCodec, encode, from_json, to_json
-from foldlog_projections.agentstates import TURNED, Change, Entry
+from foldlog_projections.agents.agentstates import TURNED, Change, Entry
 from foldlog_projections.delta import difference
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from foldlog.errors import AppendConflict, NotFound, PayloadError
 from foldlog.store.operation import Calls, operation
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
-from foldlog_projections.agentshares import Shared
-from foldlog_projections.agentstates import TURNED, Change
+from foldlog_projections.agents.agentshares import Shared
+from foldlog_projections.agents.agentstates import TURNED, Change
 
 T = TypeVar("T")
 

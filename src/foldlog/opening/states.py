@@ -23,11 +23,13 @@ from foldlog.store.clearing import clear
 from foldlog.store.core import Core, core_of
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Ref, list_key, text_in
-from foldlog_projections import belongings, runs, stateartifacts, statelist, states
+from foldlog_projections import belongings
 from foldlog_projections.belongings import Belonging
 from foldlog_projections.delta import difference
-from foldlog_projections.statelist import Listed
-from foldlog_projections.states import OfRun, Saved, State
+from foldlog_projections.rh_agents import stateartifacts, statelist, states
+from foldlog_projections.rh_agents.statelist import Listed
+from foldlog_projections.rh_agents.states import OfRun, Saved, State
+from foldlog_projections.runs import runs
 
 ARTIFACT: Final = "StoredArtifact"
 """The type of a step's result that is an artifact: its id, and the type of what it holds."""

@@ -21,7 +21,8 @@ from foldlog.store.options import Options
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Ref, Source
-from foldlog_projections import scoped, stateartifacts, states
+from foldlog_projections.rh_agents import stateartifacts, states
+from foldlog_projections.scoped import scoped
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents

@@ -12,7 +12,7 @@ from foldlog.runs.errors import (
     UnreadableResult,
 )
 from foldlog.runs.run import Run
-from foldlog_projections.runs import Step, Usage
+from foldlog_projections.runs.runs import Step, Usage
 
 __all__ = [
     "QuestionExpired",

@@ -18,8 +18,8 @@ from foldlog.store.core import core_of
 from foldlog.store.payloads import encode
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began
-from foldlog_projections import runs
-from foldlog_projections.runs import (
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import (
     Asked,
     Done,
     Failed,

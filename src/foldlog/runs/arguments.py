@@ -13,7 +13,7 @@ from foldlog import codec
 from foldlog.errors import PayloadError
 from foldlog.runs.results import StepRedaction
 from foldlog.values import as_plain
-from foldlog_projections import runs
+from foldlog_projections.runs import runs
 
 LONGEST: Final = 64 * 1024
 """Bytes of encoded arguments that are recorded; of longer ones, their size and digest."""

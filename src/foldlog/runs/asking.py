@@ -16,8 +16,8 @@ from foldlog.runs.results import StepRedaction
 from foldlog.runs.tenure import Tenure, Turn
 from foldlog.store.waiting import Ref, began, ended
 from foldlog.values import as_plain
-from foldlog_projections import runs
-from foldlog_projections.runs import Asked, Step
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import Asked, Step
 
 _LOOKS_EVERY: Final = 5.0
 """Seconds between two looks for an answer, where no push tells of it."""

@@ -14,8 +14,8 @@ from foldlog.store.core import core_of
 from foldlog.store.primitives import Item
 from foldlog.store.store import BaseStore
 from foldlog.subjects import Subject
-from foldlog_projections import runs
-from foldlog_projections.runs import Asked, Started
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import Asked, Started
 
 _ALL: Final = 2**31
 _FORM: Final = re.compile(r"(?:(before|after) )?step (.+)")

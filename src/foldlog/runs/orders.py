@@ -16,7 +16,7 @@ from foldlog.runs.tenure import Tenure
 from foldlog.store.core import core_of
 from foldlog.store.store import BaseStore
 from foldlog_projections import tasks
-from foldlog_projections.runs import Heard
+from foldlog_projections.runs.runs import Heard
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.store.core import core_of
 from foldlog.store.operation import outside
 from foldlog.store.store import BaseStore
-from foldlog_projections import processes
-from foldlog_projections.processes import Left, Lives
+from foldlog_projections.runs import processes
+from foldlog_projections.runs.processes import Left, Lives
 
 _log: Final = logging.getLogger("foldlog")
 

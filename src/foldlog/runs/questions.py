@@ -18,8 +18,8 @@ from foldlog.store.core import Core, core_of
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Ref, Settled, ended, text_in
 from foldlog.values import as_plain
-from foldlog_projections import runs
-from foldlog_projections.runs import Done, Retracted, State, Step
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import Done, Retracted, State, Step
 
 _PHASES = {"asked": WaitingKind.QUESTION, "doubted": WaitingKind.STEP}
 """How a step waits."""

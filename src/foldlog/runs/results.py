@@ -9,7 +9,7 @@ from foldlog.differences import differences
 from foldlog.errors import PayloadError, RedactionFailed
 from foldlog.store.redaction import Redaction
 from foldlog.values import TypeCodec, as_plain
-from foldlog_projections import runs
+from foldlog_projections.runs import runs
 
 PLAIN_DATA: Final = "plain data"
 """The type of a result given by `answer` or `confirm`: any type that the step declares."""

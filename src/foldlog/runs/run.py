@@ -41,7 +41,7 @@ from foldlog.store.decisions import refuse_in_block
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
-from foldlog_projections.runs import Released, Step, Usage, Used
+from foldlog_projections.runs.runs import Released, Step, Usage, Used
 
 T = TypeVar("T")
 

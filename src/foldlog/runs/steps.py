@@ -30,8 +30,8 @@ from foldlog.runs.tenure import Tenure, Turn, finished
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began
 from foldlog.values import TypeCodec
-from foldlog_projections import runs
-from foldlog_projections.runs import (
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import (
     Done,
     Doubted,
     Failed,

@@ -28,8 +28,10 @@ from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.views import Consistency
-from foldlog_projections import runs, session, tasks
-from foldlog_projections.runs import Opened, Rewound, State, Step
+from foldlog_projections import tasks
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import Opened, Rewound, State, Step
+from foldlog_projections.sessions import session
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from foldlog.envelope import CLEARED, FORKED
 from foldlog.scoped import documents
 from foldlog.scoped.documents import Documents, Text
 from foldlog.scoped.records import KeyEvent
-from foldlog_projections.scoped import LINKED, OWN, Embedded, Linked, Written
+from foldlog_projections.scoped.scoped import LINKED, OWN, Embedded, Linked, Written
 
 _TABLES: Final = """
 CREATE INDEX ending ON entries (expires_at) WHERE expires_at > 0;

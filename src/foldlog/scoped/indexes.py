@@ -29,7 +29,7 @@ from foldlog.scoped.keys import Keys
 from foldlog.scoped.records import KeyEvent
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.views import Consistency, views
-from foldlog_projections.scoped import Written
+from foldlog_projections.scoped.scoped import Written
 
 T = TypeVar("T")
 

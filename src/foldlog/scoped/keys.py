@@ -49,9 +49,9 @@ from foldlog.store.store import BaseStore
 from foldlog.subjects import Branch, Subject
 from foldlog.views import Consistency
 from foldlog.views.latest import read_latest
-from foldlog_projections import scoped
 from foldlog_projections.fold import Folded, start, step
-from foldlog_projections.scoped import OWN, Embedded
+from foldlog_projections.scoped import scoped
+from foldlog_projections.scoped.scoped import OWN, Embedded
 
 BLOB_BYTES: Final = 256 * 1024
 """Encoded values larger than this are blobs: a page of values stays small."""

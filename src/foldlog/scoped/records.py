@@ -19,8 +19,8 @@ from foldlog.store.payloads import dump
 from foldlog.store.restoring import FAULTS, load, restoring, unreadable
 from foldlog.subjects import checked_id, unescape
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections import scoped
-from foldlog_projections.scoped import OWN, Embedded, Linked, Written
+from foldlog_projections.scoped import scoped
+from foldlog_projections.scoped.scoped import OWN, Embedded, Linked, Written
 
 
 class Change(NamedTuple):

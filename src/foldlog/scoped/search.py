@@ -20,7 +20,7 @@ from foldlog.scoped.scope import Scope
 from foldlog.scoped.text import terms
 from foldlog.scoped.vectors import Embedder
 from foldlog.views import Consistency
-from foldlog_projections.scoped import Embedded
+from foldlog_projections.scoped.scoped import Embedded
 
 Mode = Literal["text", "semantic", "both"]
 

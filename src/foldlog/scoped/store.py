@@ -34,8 +34,8 @@ from foldlog.store.operation import operation
 from foldlog.store.redaction import Redaction
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
-from foldlog_projections import scoped
-from foldlog_projections.scoped import OWN
+from foldlog_projections.scoped import scoped
+from foldlog_projections.scoped.scoped import OWN
 
 
 class Expect(Enum):

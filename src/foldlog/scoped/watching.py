@@ -19,7 +19,7 @@ from foldlog.scoped.models import Revision
 from foldlog.scoped.records import key_of
 from foldlog.scoped.scope import Scope
 from foldlog.views.watching import watched, woken
-from foldlog_projections import scoped
+from foldlog_projections.scoped import scoped
 
 _IDS_REMEMBERED: Final = 4096
 _PAUSE: Final = 0.5

@@ -21,7 +21,7 @@ from foldlog.sessions.models import ContextPatch, MergeStrategy, PendingContextP
 from foldlog.store.payloads import drafting
 from foldlog.store.waiting import Ref, began, ended
 from foldlog_projections.delta import difference
-from foldlog_projections.session import (
+from foldlog_projections.sessions.session import (
     APPLIED,
     REJECTED,
     ContextChanged,

@@ -19,7 +19,8 @@ from foldlog.sessions.telemetry import EventType, Outcome, TaskTelemetryEvent
 from foldlog.store.payloads import dump, encode
 from foldlog.store.steering import STEERING, draft_steering
 from foldlog.subjects import checked_id
-from foldlog_projections import session, steering, tasks, updates
+from foldlog_projections import steering, tasks, updates
+from foldlog_projections.sessions import session
 from foldlog_projections.tasks import Changed
 from foldlog_projections.updates import UpdateSaved
 

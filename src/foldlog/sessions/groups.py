@@ -9,7 +9,7 @@ from foldlog.sessions.decision import Decision, now
 from foldlog.sessions.errors import GroupSealed
 from foldlog.sessions.models import MergeStrategy
 from foldlog.sessions.telemetry import TaskTelemetryEvent
-from foldlog_projections.session import (
+from foldlog_projections.sessions.session import (
     Group,
     GroupJoined,
     GroupOpened,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from foldlog import codec
 from foldlog.models import TaskStatus
 from foldlog.models._clock import utc_now
-from foldlog_projections.session import Group, PatchQueued
+from foldlog_projections.sessions.session import Group, PatchQueued
 
 
 class MergeStrategy(StrEnum):

@@ -35,7 +35,8 @@ from foldlog.store.payloads import mapping
 from foldlog.store.steering import STEERING, draft_steering
 from foldlog.store.store import BaseStore
 from foldlog.views import Consistency
-from foldlog_projections import session, steering as steering_events
+from foldlog_projections import steering as steering_events
+from foldlog_projections.sessions import session
 
 
 class Session(SessionTasks):

@@ -17,9 +17,10 @@ from foldlog.store.ownership import as_of_session
 from foldlog.store.store import BaseStore
 from foldlog.store.tasks import TASKS
 from foldlog.views import Consistency
-from foldlog_projections import session, tasks
+from foldlog_projections import tasks
 from foldlog_projections.fold import copied
-from foldlog_projections.session import Group, State
+from foldlog_projections.sessions import session
+from foldlog_projections.sessions.session import Group, State
 
 
 class _Spawned(msgspec.Struct, frozen=True, gc=False):

@@ -15,7 +15,7 @@ from foldlog.sessions.state import read_session
 from foldlog.store.core import core_of
 from foldlog.store.store import BaseStore
 from foldlog_projections import tasks
-from foldlog_projections.session import Acknowledged
+from foldlog_projections.sessions.session import Acknowledged
 
 _DECISIONS: Final = (SteeringEventType.APPROVE, SteeringEventType.REJECT)
 _ALL: Final = 2**31

@@ -24,7 +24,8 @@ from foldlog.sessions.writing import SessionWriter, called, named, new_id
 from foldlog.store.payloads import encode
 from foldlog.store.updates import UPDATES
 from foldlog.views import Consistency
-from foldlog_projections import session, tasks, updates
+from foldlog_projections import tasks, updates
+from foldlog_projections.sessions import session
 
 
 class SessionTasks(SessionWriter):

@@ -23,7 +23,7 @@ from foldlog.sessions.writing import SessionWriter
 from foldlog.store.store import BaseStore
 from foldlog.store.tasks import waits_as
 from foldlog.store.waiting import Ref, text_in
-from foldlog_projections.session import PatchQueued
+from foldlog_projections.sessions.session import PatchQueued
 
 _LOOKED_BACK: Final = 100
 """Updates among which the checkpoint of a paused task is looked for."""

@@ -26,8 +26,9 @@ from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
-from foldlog_projections import session, tasks
-from foldlog_projections.session import State
+from foldlog_projections import tasks
+from foldlog_projections.sessions import session
+from foldlog_projections.sessions.session import State
 
 _OF_A_PATCH: Final = ContextPatch.model_fields.keys() - {
     *session.kind.records[session.QUEUED].content

@@ -15,7 +15,7 @@ from google.protobuf.struct_pb2 import Value
 
 import foldlog
 from foldlog.integrations.a2a import FoldlogTaskStore, FoldlogVersionedTaskStore
-from foldlog_projections import a2atasks
+from foldlog_projections.a2a import a2atasks
 from tests.integrations.a2a.support import ANN, BOB, MISSING, chunk, now, save, task
 from tests.integrations.killing import dying_at
 

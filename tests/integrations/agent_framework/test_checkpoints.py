@@ -21,8 +21,8 @@ from foldlog.integrations.agent_framework import (
     FoldlogCheckpointStorage,
     TypeNotAllowed,
 )
-from foldlog_projections import workflowcheckpoints
-from foldlog_projections.workflowcheckpoints import CheckpointSaved
+from foldlog_projections.agent_framework import workflowcheckpoints
+from foldlog_projections.agent_framework.workflowcheckpoints import CheckpointSaved
 from tests.integrations.agent_framework.desk import REFUNDS, Refund, make_workflow
 from tests.integrations.killing import dying_at
 

@@ -27,7 +27,7 @@ from foldlog.integrations.google_adk import (
 )
 from foldlog.integrations.objects import Unreadable
 from foldlog.scoped import Scope
-from foldlog_projections import adkstates
+from foldlog_projections.google_adk import adkstates
 from tests.integrations.killing import dying_at
 from tests.redaction.leaks import MASK, SECRET, Hook
 

@@ -23,7 +23,7 @@ import foldlog
 import foldlog.blocking
 from foldlog.errors import ConfigurationError, Misuse, PastErased, PayloadError, ReadOnlyStore
 from foldlog.integrations.langgraph import FoldlogStore
-from foldlog_projections import langgraphnamespaces
+from foldlog_projections.langgraph import langgraphnamespaces
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from langgraph.store.base import PutOp
 import foldlog
 from foldlog.integrations.langgraph import FoldlogStore
 from foldlog.scoped import EmbedderFailed
-from foldlog_projections import langgraphitems
+from foldlog_projections.langgraph import langgraphitems
 from tests.docs.markdown import ROOT
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

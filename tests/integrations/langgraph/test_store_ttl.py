@@ -12,8 +12,8 @@ import pytest
 
 import foldlog
 from foldlog.integrations.langgraph import FoldlogStore
-from foldlog_projections import langgraphitems
-from foldlog_projections.langgraphitems import Entry
+from foldlog_projections.langgraph import langgraphitems
+from foldlog_projections.langgraph.langgraphitems import Entry
 
 PATIENCE = 30
 

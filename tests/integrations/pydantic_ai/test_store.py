@@ -26,7 +26,7 @@ from foldlog.errors import InvalidId, PayloadError, RedactionFailed
 from foldlog.integrations.objects import Unreadable
 from foldlog.integrations.pydantic_ai import FoldlogConversationStore, follow
 from foldlog.views.view import View
-from foldlog_projections.conversations import Saved, kind
+from foldlog_projections.pydantic_ai.conversations import Saved, kind
 from tests.integrations.killing import dying_at
 from tests.integrations.pydantic_ai.agents import make_agent
 

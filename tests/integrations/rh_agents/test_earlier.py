@@ -11,8 +11,16 @@ import foldlog
 from foldlog import codec
 from foldlog.integrations.rh_agents import ReplayMode, StateBackend
 from foldlog.runs import RunPaused, StepUnknown
-from foldlog_projections import states
-from foldlog_projections.states import Done, Failed, Intended, Owned, Retracted, Unrecorded, Waiting
+from foldlog_projections.rh_agents import states
+from foldlog_projections.rh_agents.states import (
+    Done,
+    Failed,
+    Intended,
+    Owned,
+    Retracted,
+    Unrecorded,
+    Waiting,
+)
 from tests.conftest import OpenStore
 from tests.integrations.rh_agents.build import snapshot
 from tests.integrations.rh_agents.running import Steps, history, loaded

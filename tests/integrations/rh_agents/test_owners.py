@@ -8,7 +8,7 @@ import foldlog
 from foldlog import kinds
 from foldlog.integrations.rh_agents import Execution, StateBackend
 from foldlog.runs import RunBusy, RunTakenOver
-from foldlog_projections import processes
+from foldlog_projections.runs import processes
 from tests.conftest import OpenStore
 from tests.integrations.rh_agents.running import Steps, loaded
 from tests.support.stores import appended

@@ -21,8 +21,8 @@ from foldlog.integrations.rh_agents import (
 )
 from foldlog.log.port import Append
 from foldlog.store.payloads import dump
-from foldlog_projections import statelist
-from foldlog_projections.states import Saved
+from foldlog_projections.rh_agents import statelist
+from foldlog_projections.rh_agents.states import Saved
 from tests.conftest import OpenStore
 from tests.integrations.rh_agents.build import event, snapshot
 from tests.support.exact import same

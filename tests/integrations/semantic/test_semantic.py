@@ -21,7 +21,7 @@ from foldlog.scoped import (
     SearchOptions,
 )
 from foldlog.scoped.search import Mode
-from foldlog_projections.scoped import kind
+from foldlog_projections.scoped.scoped import kind
 from tests.docs.markdown import ROOT
 from tests.scoped.quality import fill, recall
 

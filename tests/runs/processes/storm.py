@@ -22,7 +22,7 @@ from foldlog import AlreadyAnswered, NotFound, NotWaiting, kinds
 from foldlog.models import SteeringEvent, SteeringEventType, Waiting, WaitingKind
 from foldlog.runs import RunCancelled
 from foldlog.sessions import IllegalTransition
-from foldlog_projections.runs import Opened, Started
+from foldlog_projections.runs.runs import Opened, Started
 from tests.runs.processes.worker import RUN, STEPS
 from tests.support.stores import fresh_namespace
 from tests.support.workers import StartWorker, Worker, starting

@@ -11,9 +11,9 @@ from foldlog.envelope import draft
 from foldlog.log.port import Append
 from foldlog.subjects import Subject
 from foldlog.views import Views, refold, snapshots as snapshots_module
-from foldlog_projections.checkpoints import kind
 from foldlog_projections.items import PAGE
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.checkpoints import kind
+from foldlog_projections.langgraph.thread import Thread
 from tests.support.beside import MemorySnapshots
 from tests.support.tombstones import tombstone
 from tests.views.snapshots.conftest import CountingLog

@@ -10,7 +10,7 @@ from a2a.types import a2a_pb2 as pb
 
 from foldlog.errors import shown
 from foldlog.integrations.a2a.log import OnLog, number_of, parse
-from foldlog_projections.a2atasks import SAVED
+from foldlog_projections.a2a.a2atasks import SAVED
 
 
 class FoldlogTaskEventStream(OnLog, cluster.TaskEventStream):

@@ -13,8 +13,8 @@ from foldlog.errors import ConfigurationError, PayloadError, shown
 from foldlog.integrations.objects import read_as
 from foldlog.kind import Key
 from foldlog.opening import Store
-from foldlog_projections import a2atasks
-from foldlog_projections.a2atasks import AgentTask
+from foldlog_projections.a2a import a2atasks
+from foldlog_projections.a2a.a2atasks import AgentTask
 
 
 class OnLog:

@@ -21,9 +21,9 @@ from foldlog.integrations.a2a.log import OnLog, json_of, number_of, parse
 from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
 from foldlog.store.core import core_of
-from foldlog_projections import a2alist
-from foldlog_projections.a2alist import Listed, Unlisted, matching
-from foldlog_projections.a2atasks import AgentTask, Saved
+from foldlog_projections.a2a import a2alist
+from foldlog_projections.a2a.a2alist import Listed, Unlisted, matching
+from foldlog_projections.a2a.a2atasks import AgentTask, Saved
 from foldlog_projections.delta import difference
 
 Agrees = Callable[[AgentTask, str], bool]

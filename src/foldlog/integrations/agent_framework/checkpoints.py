@@ -17,8 +17,12 @@ from foldlog.integrations.objects import Objects, Unreadable, read_as
 from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
-from foldlog_projections import workflowcheckpoints
-from foldlog_projections.workflowcheckpoints import DELETED, CheckpointDeleted, CheckpointSaved
+from foldlog_projections.agent_framework import workflowcheckpoints
+from foldlog_projections.agent_framework.workflowcheckpoints import (
+    DELETED,
+    CheckpointDeleted,
+    CheckpointSaved,
+)
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.google_adk.sessions import session_id_of
 from foldlog.integrations.objects import read_as
 from foldlog.scoped import Scope, VersionConflict
-from foldlog_projections.langgraphitems import path_of
+from foldlog_projections.langgraph.langgraphitems import path_of
 
 _REFERENCES: Final = 5
 """How many artifacts may refer to each other in a row, as in ADK."""

@@ -25,7 +25,7 @@ from foldlog.opening import Store
 from foldlog.scoped import Scope
 from foldlog.scoped.vectors import Embedder
 from foldlog.subjects import checked_id
-from foldlog_projections.langgraphitems import path_of
+from foldlog_projections.langgraph.langgraphitems import path_of
 
 _AT_ONCE: Final = 500
 """Memories in one append."""

@@ -37,8 +37,8 @@ from foldlog.integrations.objects import read_as
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
-from foldlog_projections.adkstates import APP, StateChanged, kind as states, of_user
-from foldlog_projections.langgraphitems import labels_of, path_of
+from foldlog_projections.google_adk.adkstates import APP, StateChanged, kind as states, of_user
+from foldlog_projections.langgraph.langgraphitems import labels_of, path_of
 from foldlog_projections.messages import (
     MAIN,
     Conversation,

@@ -13,7 +13,7 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog.opening import Store
 from foldlog.views import Consistency
-from foldlog_projections.adkstates import APP, kind as states, of_user
+from foldlog_projections.google_adk.adkstates import APP, kind as states, of_user
 from foldlog_projections.messages import MAIN, Message, MessagesRemoved, kind as said
 
 FORMAT: Final = "google_adk"

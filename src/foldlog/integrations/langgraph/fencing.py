@@ -14,9 +14,9 @@ from typing import Final
 from foldlog.errors import ConfigurationError, FoldlogError, StoreClosed
 from foldlog.integrations.access import Access, WouldBlock
 from foldlog.opening import Store
-from foldlog_projections import checkpoints
-from foldlog_projections.checkpointrecords import Held, Reason, Released
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph import checkpoints
+from foldlog_projections.langgraph.checkpointrecords import Held, Reason, Released
+from foldlog_projections.langgraph.thread import Thread
 
 _GIVE_UP_SECONDS: Final = 5.0
 """How long a hold that was broken off while it began tries to let go."""

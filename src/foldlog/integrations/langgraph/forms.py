@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from foldlog import codec
 from foldlog.errors import PayloadError
-from foldlog_projections.bodies import Body
-from foldlog_projections.checkpointrecords import Typed
-from foldlog_projections.namespaces import Pending
+from foldlog_projections.langgraph.bodies import Body
+from foldlog_projections.langgraph.checkpointrecords import Typed
+from foldlog_projections.langgraph.namespaces import Pending
 
 
 class Place(NamedTuple):

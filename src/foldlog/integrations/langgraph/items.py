@@ -17,9 +17,9 @@ from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.store.core import core_of
 from foldlog.views import Consistency
-from foldlog_projections import langgraphitems, langgraphnamespaces
-from foldlog_projections.langgraphitems import Entry, Items, Swept, path_of
-from foldlog_projections.langgraphnamespaces import Added, Tree
+from foldlog_projections.langgraph import langgraphitems, langgraphnamespaces
+from foldlog_projections.langgraph.langgraphitems import Entry, Items, Swept, path_of
+from foldlog_projections.langgraph.langgraphnamespaces import Added, Tree
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from foldlog.scoped.documents import Documents, Filter, Hit, Text, on
 from foldlog.scoped.text import terms, text_of
 from foldlog.scoped.vectors import embed, name_of
 from foldlog.store.core import core_of
-from foldlog_projections.langgraphitems import Embedded, Entry
+from foldlog_projections.langgraph.langgraphitems import Embedded, Entry
 
 _EMBEDDED: Final = 128
 """Items whose texts an embedder is given at a time."""

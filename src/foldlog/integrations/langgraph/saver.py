@@ -22,7 +22,7 @@ from foldlog.integrations.langgraph.installed import (
 from foldlog.integrations.langgraph.threads import Threads
 from foldlog.opening import Store
 from foldlog.store.forks import When
-from foldlog_projections.namespaces import Row
+from foldlog_projections.langgraph.namespaces import Row
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from foldlog_projections.langgraphnamespaces import Added, Tree
+from foldlog_projections.langgraph.langgraphnamespaces import Added, Tree
 
 Labels = tuple[str, ...]
 """A namespace."""

@@ -37,8 +37,8 @@ from foldlog.integrations.langgraph.sweeping import Sweeper
 from foldlog.opening import Store
 from foldlog.store.core import core_of
 from foldlog.views import Consistency
-from foldlog_projections.langgraphitems import Deleted, Entry, Items, Put, Touched
-from foldlog_projections.langgraphnamespaces import Added
+from foldlog_projections.langgraph.langgraphitems import Deleted, Entry, Items, Put, Touched
+from foldlog_projections.langgraph.langgraphnamespaces import Added
 
 _REFRESHED: Final = 0.05
 """The part of an item's time that passes before a read begins it anew: what is read all the time

@@ -19,9 +19,9 @@ from foldlog.integrations.langgraph.forms import Forms, Place
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.store.core import core_of
-from foldlog_projections import checkpoints
-from foldlog_projections.bodies import Body, Since
-from foldlog_projections.checkpointrecords import (
+from foldlog_projections.langgraph import checkpoints
+from foldlog_projections.langgraph.bodies import Body, Since
+from foldlog_projections.langgraph.checkpointrecords import (
     PUT,
     WRITTEN,
     Copied,
@@ -33,8 +33,8 @@ from foldlog_projections.checkpointrecords import (
     Write,
     Written,
 )
-from foldlog_projections.namespaces import Checkpoint, Pending, Row, changes, value_of
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.namespaces import Checkpoint, Pending, Row, changes, value_of
+from foldlog_projections.langgraph.thread import Thread
 
 _AT_ONCE: Final = 64
 """Threads that are looked at side by side."""

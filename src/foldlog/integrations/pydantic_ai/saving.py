@@ -21,7 +21,7 @@ from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.store.core import core_of
-from foldlog_projections.conversations import Conversation, Deleted, Saved, kind
+from foldlog_projections.pydantic_ai.conversations import Conversation, Deleted, Saved, kind
 
 WAITS: Final = "deferred_tools"
 """The `reason` of a conversation that waits for a person."""

@@ -27,7 +27,7 @@ from foldlog.integrations.pydantic_ai.saving import check_redacted, load, write_
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
-from foldlog_projections.conversations import Conversation, Deleted, Entry, Saved, kind
+from foldlog_projections.pydantic_ai.conversations import Conversation, Deleted, Entry, Saved, kind
 
 T = TypeVar("T")
 

@@ -19,8 +19,8 @@ from foldlog.store.core import Capability, core_of
 from foldlog.store.operation import operation
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
-from foldlog_projections import stateartifacts
-from foldlog_projections.stateartifacts import Named
+from foldlog_projections.rh_agents import stateartifacts
+from foldlog_projections.rh_agents.stateartifacts import Named
 
 GARBAGE_SECONDS: Final = LOOSE_SECONDS
 """Seconds in which the checkpoint that refers to a saved artifact must come."""

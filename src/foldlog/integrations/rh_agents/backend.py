@@ -35,8 +35,9 @@ from foldlog.store.clearing import clear
 from foldlog.store.core import Capability, core_of
 from foldlog.store.operation import operation
 from foldlog.subjects import checked_id
-from foldlog_projections import runs, states
-from foldlog_projections.states import State
+from foldlog_projections.rh_agents import states
+from foldlog_projections.rh_agents.states import State
+from foldlog_projections.runs import runs
 
 _operation: Final = functools.partial(operation, prefix="rh_agents.")
 

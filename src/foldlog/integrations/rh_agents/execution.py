@@ -64,9 +64,10 @@ from foldlog.store.core import core_of
 from foldlog.store.payloads import encode
 from foldlog.subjects import checked_id
 from foldlog.values import returned_type, type_codec
-from foldlog_projections import runs, states
-from foldlog_projections.runs import Step
-from foldlog_projections.states import OfRun, State
+from foldlog_projections.rh_agents import states
+from foldlog_projections.rh_agents.states import OfRun, State
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import Step
 
 T = TypeVar("T")
 

@@ -25,11 +25,12 @@ from foldlog.store.redaction import Redaction
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import as_plain
-from foldlog_projections import runs, statelist, states
 from foldlog_projections.delta import cut, difference
-from foldlog_projections.runs import Step
-from foldlog_projections.statelist import Listed
-from foldlog_projections.states import Saved, State
+from foldlog_projections.rh_agents import statelist, states
+from foldlog_projections.rh_agents.statelist import Listed
+from foldlog_projections.rh_agents.states import Saved, State
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.runs import Step
 
 Value = dict[str, Any]
 """A snapshot in MessagePack's types: what `State.value` is."""

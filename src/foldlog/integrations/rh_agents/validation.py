@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from foldlog import codec
 from foldlog.differences import ABSENT, differences
-from foldlog_projections.runs import Step
+from foldlog_projections.runs.runs import Step
 
 
 class Mismatch(NamedTuple):

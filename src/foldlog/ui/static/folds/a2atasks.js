@@ -1,4 +1,4 @@
-// A task of an A2A server. Mirrors projections/foldlog_projections/a2atasks.py.
+// A task of an A2A server. Mirrors projections/foldlog_projections/a2a/a2atasks.py.
 
 import { patch } from "./delta.js";
 

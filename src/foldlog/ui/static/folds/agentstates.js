@@ -1,4 +1,4 @@
-// The state of an agent, key by key. Mirrors projections/foldlog_projections/agentstates.py.
+// The state of an agent, key by key. Mirrors projections/foldlog_projections/agents/agentstates.py.
 
 import { patch } from "./delta.js";
 

@@ -1,5 +1,5 @@
 // A thread's checkpoints: which there are, and which channels each has changed. The page shows
-// what the records say; projections/foldlog_projections/checkpoints.py puts values together.
+// what the records say; projections/foldlog_projections/langgraph/checkpoints.py puts values together.
 
 import { Table } from "./fold.js";
 

@@ -1,4 +1,4 @@
-// A conversation of Pydantic AI. Mirrors projections/foldlog_projections/conversations.py.
+// A conversation of Pydantic AI. Mirrors projections/foldlog_projections/pydantic_ai/conversations.py.
 
 import { Table } from "./fold.js";
 

@@ -1,4 +1,4 @@
-// A run's steps and questions. Mirrors projections/foldlog_projections/runs.py, without who has it.
+// A run's steps and questions. Mirrors projections/foldlog_projections/runs/runs.py, without who has it.
 
 import { Table } from "./fold.js";
 

@@ -1,4 +1,4 @@
-// Context, patches, groups, acknowledgements. Mirrors projections/foldlog_projections/session.py.
+// Context, patches, groups, acknowledgements. Mirrors projections/foldlog_projections/sessions/session.py.
 
 import { patch } from "./delta.js";
 import { Table } from "./fold.js";

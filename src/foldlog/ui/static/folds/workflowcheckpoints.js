@@ -1,4 +1,4 @@
-// Checkpoints of workflows. Mirrors projections/foldlog_projections/workflowcheckpoints.py.
+// Checkpoints of workflows. Mirrors projections/foldlog_projections/agent_framework/workflowcheckpoints.py.
 
 import { Table } from "./fold.js";
 

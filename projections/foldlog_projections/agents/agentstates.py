@@ -17,7 +17,7 @@ from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog.words import Line, Shown
-from foldlog_projections import agentlist
+from foldlog_projections.agents import agentlist
 from foldlog_projections.delta import patch
 
 TURNED: Final = "agent.turned"

@@ -10,9 +10,9 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec.structs import replace
 
-from foldlog_projections.bodies import Body, Version, unpack
-from foldlog_projections.checkpointrecords import Put, Reason, Written
-from foldlog_projections.namespaces import Checkpoint, Namespaces, Row
+from foldlog_projections.langgraph.bodies import Body, Version, unpack
+from foldlog_projections.langgraph.checkpointrecords import Put, Reason, Written
+from foldlog_projections.langgraph.namespaces import Checkpoint, Namespaces, Row
 
 _PLACE_BYTES: Final = 8
 

@@ -12,7 +12,7 @@ import msgspec
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind, Listing
 from foldlog.words import Line, Shown, said
-from foldlog_projections import a2alist
+from foldlog_projections.a2a import a2alist
 from foldlog_projections.delta import Delta, patch
 
 SAVED: Final = "agent_task.saved"

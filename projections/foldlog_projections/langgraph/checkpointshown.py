@@ -9,7 +9,7 @@ import msgspec
 
 from foldlog import codec
 from foldlog.words import Line, Rows, Shown, said
-from foldlog_projections.checkpointrecords import (
+from foldlog_projections.langgraph.checkpointrecords import (
     COPIED,
     HELD,
     PART,
@@ -23,7 +23,7 @@ from foldlog_projections.checkpointrecords import (
     Written,
     typed,
 )
-from foldlog_projections.thread import Thread
+from foldlog_projections.langgraph.thread import Thread
 
 _NULL: Final = msgspec.Raw(b"\xc0")
 

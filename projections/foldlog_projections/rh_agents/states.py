@@ -16,9 +16,10 @@ from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
 from foldlog.words import Line, Shown, asked
-from foldlog_projections import statelist, waiting
+from foldlog_projections import waiting
 from foldlog_projections.delta import joined, patch, touched
 from foldlog_projections.fold import EqualByBytes
+from foldlog_projections.rh_agents import statelist
 
 SAVED: Final = "state.saved"
 OWNED: Final = "execution.owned"

@@ -9,8 +9,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog_projections.bodies import Body, Since, Version, pack, packed, unpack, unpacked
-from foldlog_projections.checkpointrecords import Put, Typed, Value, Write, Written
+from foldlog_projections.langgraph.bodies import (
+    Body,
+    Since,
+    Version,
+    pack,
+    packed,
+    unpack,
+    unpacked,
+)
+from foldlog_projections.langgraph.checkpointrecords import Put, Typed, Value, Write, Written
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from foldlog_projections.bytesdelta import Piece, difference
+from foldlog_projections.langgraph.bytesdelta import Piece, difference
 
 Version = str | int | float
 Since = Version | None

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind, field_id
-from foldlog_projections.checkpointrecords import (
+from foldlog_projections.langgraph.checkpointrecords import (
     COPIED,
     HELD,
     PART,
@@ -38,8 +38,8 @@ from foldlog_projections.checkpointrecords import (
     Removed,
     Written,
 )
-from foldlog_projections.checkpointshown import shown
-from foldlog_projections.thread import Hold, Thread
+from foldlog_projections.langgraph.checkpointshown import shown
+from foldlog_projections.langgraph.thread import Hold, Thread
 
 _REFUSED: Final = 256
 """Records without effect that a thread remembers."""

@@ -1,4 +1,4 @@
-"""The records of a thread's checkpoints: see `foldlog_projections.checkpoints`."""
+"""The records of a thread's checkpoints: see `foldlog_projections.langgraph.checkpoints`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from foldlog import codec
-from foldlog_projections.bodies import Pieces, Since, Version
+from foldlog_projections.langgraph.bodies import Pieces, Since, Version
 
 PUT: Final = "checkpoint.put"
 WRITTEN: Final = "checkpoint.written"

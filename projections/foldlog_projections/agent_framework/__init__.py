@@ -1,0 +1,1 @@
+"""Kinds of the Microsoft Agent Framework adapter."""

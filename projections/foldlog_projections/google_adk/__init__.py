@@ -1,0 +1,1 @@
+"""Kinds of the Google ADK adapter."""
