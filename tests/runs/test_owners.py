@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 import foldlog
-from foldlog import PayloadError
+from foldlog import LogUnavailable, PayloadError
 from foldlog.log.port import Append
+from foldlog.runs import process, tenure
 from foldlog.runs.process import Look
 from foldlog_projections.runs import processes
 from tests.runs.running import R, S, status
@@ -86,3 +87,28 @@ async def test_the_silence_of_a_log_that_is_away_is_not_its_owners(store: foldlo
         assert not await look.is_gone("elsewhere")
         clock[0] += 1
     assert await look.is_gone("elsewhere")
+
+
+async def test_a_run_that_could_not_be_left_is_let_go_when_the_log_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tenure, "PATIENCE", 0.0)
+    monkeypatch.setattr(process, "_LONGEST_LOOK", 0.001)
+    log = FlakyLog()
+    async with foldlog.memory_store(log=log) as store:
+        with pytest.raises(LogUnavailable):
+            async with store.run(R, session_id=S):
+                log.state = "away"
+        log.state = "up"
+        async with store.run(R, session_id=S, wait=30):
+            pass
+        assert await status(store) == "COMPLETE"
+
+
+async def test_a_store_closes_that_owes_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenure, "PATIENCE", 0.0)
+    log = FlakyLog()
+    async with asyncio.timeout(30), foldlog.memory_store(log=log) as store:
+        with pytest.raises(LogUnavailable):
+            async with store.run(R, session_id=S):
+                log.state = "away"

@@ -204,6 +204,21 @@ async def test_what_was_heard_before_a_step_is_heard_again_when_it_is_done_again
     assert await work(redo_from="b") == [[], ["after a"], ["after b", "after c"]]
 
 
+@pytest.mark.parametrize("has_happened", [True, False])
+async def test_an_order_to_pause_stands_behind_a_settled_step(
+    store: foldlog.Store, has_happened: bool
+) -> None:
+    await die_in(store, "pay")
+    with pytest.raises(StepUnknown):
+        async with store.run(R, session_id=S) as run:
+            await run.step("pay", Calls().giving("pay"))
+    [item] = await store.waiting()
+    await (store.confirm(item.id) if has_happened else store.retract(item.id))
+    await steer(store, SteeringEventType.PAUSE)
+    async with store.run(R, session_id=S):
+        assert await status(store) == "PAUSED"
+
+
 async def test_a_question_is_answered_while_the_run_waits(store: foldlog.Store) -> None:
     async with store.run(R, session_id=S) as run:
         waits = asyncio.ensure_future(run.ask("buy", {"fare": 80}))

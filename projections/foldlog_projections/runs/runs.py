@@ -291,7 +291,7 @@ def applied(state: State, record: Any, ts: float) -> State:
             _use(state, record)
         case _:
             state.steps[record.step] = _step(state, record, ts)
-            state.parked = state.parked and not isinstance(record, Answered)
+            state.parked = False  # whatever a step's record says, no person is waited for any more
     return state
 
 
@@ -493,7 +493,7 @@ kind: Final = Kind(
         USED: Used,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
-    version=2,
+    version=3,
     redacted={
         STARTED: ("arguments",),
         DONE: ("result",),

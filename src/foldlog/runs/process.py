@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +43,7 @@ class Process:
         self._number = 0
         self._changed = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
+        self._owed: set[asyncio.Task[None]] = set()
         core_of(store).on_close(self.close)
 
     async def hold(self, lease: float) -> None:
@@ -66,12 +67,30 @@ class Process:
         self._leases.remove(lease)
         self._changed.set()
 
+    def owe(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Let go of a run as soon as the log takes that: its owner lives, and has left it."""
+        task = asyncio.create_task(self._pay(release), name="foldlog release", context=outside())
+        self._owed.add(task)
+        task.add_done_callback(self._owed.discard)
+
+    async def _pay(self, release: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await release()
+            except StoreClosed:
+                return  # nobody is held up: the lease has ended, too
+            except FoldlogError as error:
+                _log.warning("a run was not let go, and will be: %s", error)
+                await asyncio.sleep(_LONGEST_LOOK)
+
     async def close(self) -> None:
         """Say that it has no runs any more, if it has said that it lives."""
         if self._renewing is None:
             return
-        self._renewing.cancel()
-        await asyncio.wait([self._renewing])
+        ending = [self._renewing, *self._owed]
+        for each in ending:
+            each.cancel()
+        await asyncio.wait(ending)
         self._renewing = None
         try:
             await self._store.append(processes.kind(self.id), Left())

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, overload
 
@@ -94,6 +95,7 @@ class Run:
         self._steps = Steps(store, self._tenure, self._orders, self._redaction)
         self._asking = Asking(self._tenure, self._orders, self._redaction)
         self._phase: Literal["new", "open", "left"] = "new"
+        self._is_let_go = False
         self._earlier = earlier
         self._open_with = (wait, restart, redo_from, description)
 
@@ -134,7 +136,7 @@ class Run:
             )
         except BaseException:
             await finished(self._release())  # it may have been taken before this was cut short
-            self._process.let_go(self._lease)
+            await self._leave("new")
             raise
         self._orders.begin()
         self._phase = "open"
@@ -181,18 +183,23 @@ class Run:
         finally:
             await self._leave()
 
-    async def _leave(self) -> None:
-        self._phase = "left"
+    async def _leave(self, phase: Literal["new", "left"] = "left") -> None:
+        self._phase = phase
         await self._orders.end()
         self._process.let_go(self._lease)
+        if not self._is_let_go:
+            self._process.owe(self._let_go)
+
+    async def _let_go(self) -> None:
+        with suppress(RunTakenOver):  # there is nothing to let go of
+            await self._tenure.write(Released())
+        self._is_let_go = True
 
     async def _release(self) -> None:
-        """Let go of the run as it is; where the log is away, the lease ends by itself."""
+        """Let go of the run as it is; where the log is away, as soon as it is back."""
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._tenure.write(Released())
-        except RunTakenOver:
-            pass  # there is nothing to let go of
+                await self._let_go()
         except (TimeoutError, FoldlogError) as error:
             _log.info("run %s of session %s was not let go: %r", self.name, self.session_id, error)
 
@@ -228,6 +235,7 @@ class Run:
             lifecycle.end(made, self.name, ended, error=message or None, result=result)
 
         await self._tenure.decide(end)
+        self._is_let_go = True
         if is_cancelled and error is None:
             raise await self._orders.cancelled()
 

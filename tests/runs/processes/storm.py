@@ -188,6 +188,10 @@ class Storm:
         """A fork from before a step does that step and those behind it."""
         step = self.chance.randrange(1, STEPS + 1)
         fork = await self.store.fork(session_id, at=f"before step s{step}")
+        [task] = await self.store.list_tasks(fork)
+        if task.status == "PAUSED":  # ordered while its run had just looked; so is the fork, then
+            self.counts["forks that were paused"] += 1
+            await self._steer(fork, RESUME)
         made = list[str]()
         async with self.store.run(RUN, session_id=fork) as run:
             for name in _WANTED:
