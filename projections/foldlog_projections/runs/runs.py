@@ -244,7 +244,7 @@ class Look(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class State(EqualByBytes):
-    """A run. `epoch` counts owners, 0 before the first; `tenure` is "" while it has none.
+    """A run. `epoch` grows with each owner, 0 before the first; `tenure` is "" while it has none.
 
     `steps` stand in the order in which they were first begun. `usage` is by model. `since` is the
     clock of its last owner when it was opened. `rewound` is the step from which it was last to be

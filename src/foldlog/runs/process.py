@@ -78,7 +78,7 @@ class Process:
             try:
                 return await release()
             except StoreClosed:
-                return  # nobody is held up: the lease has ended, too
+                return None  # nobody is held up: the lease has ended, too
             except FoldlogError as error:
                 _log.warning("a run was not let go, and will be: %s", error)
                 await asyncio.sleep(_LONGEST_LOOK)

@@ -45,9 +45,13 @@ _LOOKS_EVERY: Final = 0.2
 
 
 class Turn(NamedTuple):
-    """A run and its session, on which something is decided: `records` go to the run."""
+    """A run and its session, on which something is decided: `records` go to the run.
+
+    `head` is the sequence at which the run's records end, also after it was cleared.
+    """
 
     run: State
+    head: int
     made: Decision
     records: list[msgspec.Struct | Draft]
 
@@ -67,7 +71,7 @@ async def decide_on_run(core: Core, session_id: str, name: str, decide: Decide) 
 
     def decision(at: At, saved: At, folded: At) -> dict[Key[Any], Decided]:
         state = SessionState(session_id, saved.folded.state, folded.folded.state)
-        turn = Turn(at.folded.state, Decision(state), [])
+        turn = Turn(at.folded.state, at.head, Decision(state), [])
         if decide(turn) is False:
             return {}
         found: dict[Key[Any], Decided] = {}
@@ -175,7 +179,7 @@ class Tenure:
             self._start_task(turn, restart, parent, description)
             turn.records.append(
                 Opened(
-                    state.epoch + 1,
+                    max(state.epoch, turn.head) + 1,  # a run that was cleared counts no owners
                     self._id,
                     self._process.id,
                     self.session_id,
