@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 import foldlog
-from foldlog import AlreadyAnswered, WaitingExpired
-from foldlog.models import SteeringEventType
+from foldlog import AlreadyAnswered, LogUnavailable, WaitingExpired
+from foldlog.models import SteeringEventType, TaskStatus
 from foldlog.runs import QuestionExpired, RunCancelled, RunPaused, StepUnknown
+from foldlog.runs.tenure import Tenure
 from tests.runs.running import Calls, R, S, begun, die_in, next_waiting, status, steer
 
 
@@ -76,6 +77,30 @@ async def test_a_pause_holds_the_next_step_until_it_is_over(store: foldlog.Store
         await steer(store, SteeringEventType.RESUME)
         assert await waits == 1
     assert await status(store) == "COMPLETE"
+
+
+async def test_a_hard_cancel_is_obeyed_by_a_run_that_followed_no_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outages, look = ["one"], Tenure.status
+
+    async def status(tenure: Tenure) -> TaskStatus | None:
+        if outages:
+            raise LogUnavailable(f"away: {outages.pop()}")
+        return await look(tenure)
+
+    async def work() -> None:
+        async with store.run(R, session_id=S) as run:
+            flying = asyncio.ensure_future(run.step("for ever", asyncio.Event().wait))
+            await begun(store)
+            monkeypatch.setattr(Tenure, "status", status)
+            await steer(store, SteeringEventType.CANCEL, hard=True)
+            async with asyncio.timeout(10):
+                await flying
+
+    with pytest.raises(RunCancelled):
+        await work()
+    assert outages == []
 
 
 async def test_a_pause_behind_the_last_step_stops_nothing(store: foldlog.Store) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
-from foldlog.errors import StoreClosed
+from foldlog.errors import LogUnavailable, StoreClosed
 from foldlog.kind import Key
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
 from foldlog.runs.errors import RunCancelled, RunTakenOver
@@ -165,15 +165,21 @@ class Orders:
         return RunCancelled(self._tenure.session_id, self._tenure.name, reason)
 
     async def _follow(self, key: Key[Any]) -> None:
-        advances = core_of(self._store).advances(key)
-        with suppress(StoreClosed):  # the run's next record raises it
-            async with aclosing(advances):
-                async for _ in advances:
-                    self._moved.set()
-                    if key.kind is not tasks.kind or not self._calls:
-                        continue
-                    if await self._tenure.status() is TaskStatus.CANCELLED:
-                        await self._cancel_hard()
+        while True:
+            advances = core_of(self._store).advances(key)
+            try:
+                async with aclosing(advances):
+                    async for _ in advances:
+                        self._moved.set()
+                        if key.kind is not tasks.kind or not self._calls:
+                            continue
+                        if await self._tenure.status() is TaskStatus.CANCELLED:
+                            await self._cancel_hard()
+            except StoreClosed:
+                return  # the run's next record raises it
+            except LogUnavailable as error:  # for long: `patiently` has waited, too
+                _log.info("run %s hears no orders meanwhile: %s", self._tenure.name, error)
+            await asyncio.sleep(_LOOKS_EVERY)
 
     async def _cancel_hard(self) -> None:
         """Cancel the steps under way, if an order says so."""
