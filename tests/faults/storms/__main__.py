@@ -25,6 +25,7 @@ from tests.faults.storms.outage import outage
 from tests.faults.storms.races import resume_races
 from tests.faults.storms.saves import contended_saves
 from tests.faults.storms.server import server_kills
+from tests.runs.processes.storm import run_kills
 
 
 class Storm(NamedTuple):
@@ -44,6 +45,7 @@ STORMS = {
     "lagging": Storm(lambda path, size, seed: lagging_kills(size, seed), 20),
     "archive": Storm(archiver_kills, 200),
     "archive-steps": Storm(lambda path, size, seed: archiver_steps(path, size, seed=seed), 1),
+    "runs": Storm(run_kills, 1000),
     "frozen": Storm(lambda path, size, seed: frozen(size, seed), 10),
 }
 

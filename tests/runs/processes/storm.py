@@ -1,7 +1,7 @@
 """Many runs side by side in pairs of processes that are killed and frozen; what befell each.
 
-`python -m tests.runs.processes.storm [ROUNDS [SEED]]` prints figures. A round is one run, which is
-paused, cancelled and asked about at random, and forked when it has ended.
+A round is one run, which is paused, cancelled and asked about at random, and forked when it has
+ended.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +21,8 @@ from foldlog.models import SteeringEvent, SteeringEventType, Waiting, WaitingKin
 from foldlog.runs import RunCancelled
 from foldlog.sessions import IllegalTransition
 from foldlog_projections.runs.runs import Opened, Started
+from tests.faults.checker import Violation
+from tests.faults.storms.figures import Figures
 from tests.runs.processes.worker import RUN, STEPS
 from tests.support.stores import fresh_namespace
 from tests.support.workers import StartWorker, Worker, starting
@@ -241,27 +241,18 @@ async def storm(
     return found
 
 
-async def main(rounds: int, seed: int) -> int:
-    """Print what so many rounds were, in waves; return how many promises were broken."""
-    counts, lags, broken, began = Counter[str](), list[float](), 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as directory:
-        for wave in range(-(-rounds // SIDE_BY_SIDE)):
-            path, effects = Path(directory, "data"), Path(directory, str(wave))
-            effects.mkdir()  # noqa: ASYNC240 - nothing else runs
-            async with foldlog.connect(path=path, namespace=fresh_namespace()) as store:
-                found = await storm(store, path, effects, SIDE_BY_SIDE, seed + wave)
-            counts, broken = counts + found.counts, broken + len(found.broken)
-            lags += found.lags
-            lines = [f"  BROKEN {each}\n" for each in found.broken]
-            sys.stdout.write(
-                f"{(wave + 1) * SIDE_BY_SIDE} rounds in {time.monotonic() - began:.0f} s: "
-                f"{dict(counts)}; {len(lags)} steps began after an order, at most "
-                f"{max(lags, default=0.0):.3f} s; {broken} broken\n{''.join(lines)}"
-            )
-            sys.stdout.flush()
-    return broken
-
-
-if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    sys.exit(bool(asyncio.run(main(*[*given, *[1000, 1][len(given) :]]))))
+async def run_kills(directory: Path, rounds: int, seed: int) -> Figures:
+    """Have so many rounds, in waves of runs side by side."""
+    figures = Figures("processes that do runs")
+    for wave in range(-(-rounds // SIDE_BY_SIDE)):
+        effects = directory.with_name(f"effects{wave}")
+        effects.mkdir()
+        async with foldlog.connect(path=directory, namespace=fresh_namespace()) as store:
+            found = await storm(store, directory, effects, SIDE_BY_SIDE, seed + wave)
+        figures.counts += found.counts
+        figures.counts["rounds"] += SIDE_BY_SIDE
+        figures.broken += [Violation("run", each) for each in found.broken]
+        for lag in found.lags:
+            figures.took("from an order until a step that it should have held began", lag)
+        sys.stderr.write(f"{figures}\n")
+    return figures
