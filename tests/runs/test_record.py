@@ -70,3 +70,18 @@ async def test_an_answer_is_of_the_type_that_is_declared(store: foldlog.Store) -
         [item] = await store.waiting()
         await store.answer(item.id, {"number": "SK", "fare": 80})
         assert await run.ask("where", returns=Flight) == Flight("SK", 80)
+
+
+async def test_a_step_that_is_done_again_reports_again(store: foldlog.Store) -> None:
+    async def work(found: str) -> None:
+        kind = foldlog.UpdateType.PROGRESS
+        update = foldlog.StateUpdate(session_id=S, task_id=R, update_type=kind, content=found)
+        await store.save_update(update)
+        await store.save_update(update)  # as after an outcome that nobody knows
+
+    for found in ("one", "another"):
+        async with store.run(R, session_id=S, restart=True) as run:
+            await run.step("search", work, found)
+    reported = await store.list_updates(S, task_id=R)
+    contents = [each.content for each in reported if each.update_type == "PROGRESS"]
+    assert contents == ["one", "another"]

@@ -142,11 +142,12 @@ def test_snapshot_defaults_follow_the_specification() -> None:
     assert (snapshot.context_version, snapshot.context_hash) == (None, None)
 
 
-def test_an_update_needs_its_id_from_the_caller() -> None:
-    with pytest.raises(ValidationError, match="update_id"):
-        StateUpdate(  # type: ignore[call-arg]
-            session_id="s", task_id="t", update_type=UpdateType.PROGRESS, content=None
-        )
+def test_updates_get_distinct_ids() -> None:
+    first, second = (
+        StateUpdate(session_id="s", task_id="t", update_type=UpdateType.PROGRESS, content=None)
+        for _ in range(2)
+    )
+    assert first.update_id != second.update_id
 
 
 def test_steering_events_get_distinct_ids_and_a_user_as_source() -> None:

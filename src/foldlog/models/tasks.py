@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -86,7 +87,8 @@ class StateUpdate(BaseModel):
 
     Attributes:
         session_id, task_id, trace_id: the task, and its trace if it has one.
-        update_id: the idempotency key: saving the same again has no effect.
+        update_id: the idempotency key: saving the same again has no effect. Not given: a fresh one,
+            so that a step that is done again reports again.
         update_type: what `content` is.
         content: any value that the log can hold.
         step_index: which step it is, counted from 0.
@@ -99,7 +101,7 @@ class StateUpdate(BaseModel):
     session_id: str
     task_id: str
     trace_id: str | None = None
-    update_id: str
+    update_id: str = Field(default_factory=lambda: uuid.uuid4().hex)
     update_type: UpdateType
     content: Any
     step_index: int | None = None
