@@ -199,7 +199,7 @@ RUNS: dict[str, Case] = {
         _answering,
         prepare=lambda s: _asking(s, "a question", "asked"),
     ),
-    "Store.answer of a step": Case("Run.step", _DONE, _confirming, prepare=_dying),
+    "Store.confirm": Case("Run.step", _DONE, _confirming, prepare=_dying),
     "Execution.step": Case(
         "Run.step",
         _DONE,

@@ -74,6 +74,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("load_history", "list_bindings", "find_binding"),
         *("load_memory_state", "list_tasks", "list_updates", "list_steering"),
         *("get_trajectory", "list_traces", "list_planner_events", "sessions"),
+        *("view", "views", "items", "keys", "retract", "transact"),
         *("health", "position", "barrier", "belong", "erase", "waiting"),
     },
     Artifacts: {

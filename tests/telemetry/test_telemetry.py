@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import weakref
 from collections.abc import Callable
 from contextlib import aclosing
@@ -20,9 +21,13 @@ from opentelemetry.trace import StatusCode
 from pydantic import BaseModel
 
 import foldlog
+from foldlog.agents import StoreAgents
 from foldlog.log.port import LogInfo, StreamInfo
-from foldlog.scoped import Scope
-from foldlog.sessions import IllegalTransition
+from foldlog.runs import Run
+from foldlog.scoped import Scope, ScopedStore
+from foldlog.sessions import IllegalTransition, Session
+from foldlog.store.artifacts import Artifacts
+from foldlog.store.blobs import LargeValues
 from foldlog.telemetry import METRICS, instrument
 from foldlog.telemetry.outcomes import OUTCOMES, outcome_of
 from tests.conftest import OpenStore
@@ -141,6 +146,7 @@ async def test_calls_of_facades_are_counted_once_each(
         for labels, point in collected.metrics()["foldlog.calls"].items()
     }
     assert calls == {
+        ("sessions.hydrate", "ok"): 1,
         ("sessions.spawn_task", "ok"): 1,
         ("sessions.cancel_task", "ok"): 1,
         ("sessions.start_task", "refused"): 1,
@@ -408,3 +414,48 @@ def test_metrics_have_names_of_their_own() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     assert all(metric.description and metric.unit for metric in METRICS)
+
+
+CLASSES = (foldlog.Store, Run, Session, ScopedStore, StoreAgents, Artifacts, LargeValues)
+ENDS = {"close"}
+"""What lets go of everything, the measuring included."""
+
+INTERNAL = {"ScopedStore.forget"}
+
+
+@pytest.mark.parametrize("of", CLASSES)
+def test_every_public_call_passes_the_seam(of: type) -> None:
+    calls = {
+        name: call
+        for name, call in inspect.getmembers(of)
+        if not name.startswith("_") and inspect.iscoroutinefunction(inspect.unwrap(call))
+    }
+    bare = {name for name, call in calls.items() if not hasattr(call, "__wrapped__")}
+    assert {f"{of.__name__}.{name}" for name in bare - ENDS} - INTERNAL == set()
+
+
+async def test_primitives_and_runs_are_measured_and_what_they_call(
+    store: foldlog.Store, collected: Collected
+) -> None:
+    collected.instrument(store)
+    key = foldlog.kinds.updates("session")
+
+    async def save() -> None:
+        await store.save_memory_state("acme:ann:trip", {"n": 1})
+
+    await store.view(key)
+    await store.views([key])
+    await store.items(key)
+    await store.keys(key.kind)
+    await store.decide(key, lambda found: None)
+    await store.transact(save)
+    async with store.run("trip", session_id="s") as run:
+        await run.step("save", save)
+        await run.steps()
+    counted = {
+        dict(labels)["method"]: point.value
+        for labels, point in collected.metrics()["foldlog.calls"].items()
+    }
+    assert {"view", "views", "items", "keys", "decide", "transact"} <= counted.keys()
+    assert (counted["run.step"], counted["run.steps"]) == (1, 1)
+    assert counted["save_memory_state"] == 2

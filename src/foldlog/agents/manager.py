@@ -80,6 +80,7 @@ class AgentStates(Generic[R]):
         """
         return TurnStateContext(self._ledger, scope_text(scope), consistency, expected, label)
 
+    @_operation(encloses=True)
     async def run_turn(
         self,
         scope: Scope,

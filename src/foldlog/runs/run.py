@@ -6,6 +6,7 @@ The guide is `docs/guides/runs.md`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator
@@ -39,6 +40,7 @@ from foldlog.runs.tenure import Tenure, Turn, finished
 from foldlog.sessions import lifecycle
 from foldlog.store.core import core_of
 from foldlog.store.decisions import refuse_in_block
+from foldlog.store.operation import operation
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
@@ -47,6 +49,7 @@ from foldlog_projections.runs.runs import Released, Step, Usage, Used
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("foldlog")
+_operation: Final = functools.partial(operation, prefix="run.")
 
 _RELEASE_SECONDS: Final = 5.0
 """Seconds that letting go of a run may take in a program that is being stopped."""
@@ -87,6 +90,7 @@ class Run:
         if restart and redo_from is not None:
             raise Misuse("restart=True does all steps again, and redo_from= some: give one")
         self._store = store
+        self._calls = core_of(store).calls
         self._process = process
         self._lease = lease
         self._tenure = Tenure(store, process, session_id, name)
@@ -282,6 +286,7 @@ class Run:
         **kwargs: Any,
     ) -> T: ...
 
+    @_operation(encloses=True)
     async def step(
         self,
         name: str,
@@ -388,6 +393,7 @@ class Run:
             raise Misuse("run.usage() is called within a step: in the function that run.step calls")
         step.used.append(Used(step.step, model, input_tokens, output_tokens, cost_usd))
 
+    @_operation()
     async def usages(self) -> dict[str, Usage]:
         """Return what the run has used, by model.
 
@@ -396,6 +402,7 @@ class Run:
         """
         return dict((await self._tenure.read()).usage)
 
+    @_operation()
     async def steps(self) -> list[Step]:
         """Return the steps and questions on record, in the order in which they first began.
 
@@ -404,6 +411,7 @@ class Run:
         """
         return list((await self._tenure.read()).steps.values())
 
+    @_operation()
     async def recorded(self, name: str, returns: Any = None) -> Any:
         """Return the recorded result of a step, or the answer to a question, again.
 
@@ -427,6 +435,7 @@ class Run:
 
     # --- people -----------------------------------------------------------------------------------
 
+    @_operation()
     async def ask(
         self,
         name: str,
@@ -473,6 +482,7 @@ class Run:
             declared = None if returns is None else type_codec(returns)
             return await self._steps.result(answered, declared)
 
+    @_operation()
     async def inbox(self) -> list[SteeringEvent]:
         """Return what was said to the run since the last call: user messages, injected context.
 
@@ -486,6 +496,7 @@ class Run:
         self._check_open()
         return await self._orders.heard("inbox")
 
+    @_operation()
     async def orders(self) -> list[SteeringEvent]:
         """Return the orders to go another way, or sooner, that came since the last call.
 

@@ -78,6 +78,7 @@ class Session(SessionTasks):
         """
         return (await self._read(consistency)).copy()
 
+    @called()
     async def hydrate(self) -> None:
         """Read the session as of now. `store.session` has done it.
 
@@ -433,6 +434,7 @@ class Session(SessionTasks):
 
     # Memory, and the end.
 
+    @called()
     async def memory(
         self,
         config: ShortTermMemoryConfig,

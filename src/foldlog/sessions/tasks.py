@@ -344,7 +344,7 @@ class SessionTasks(SessionWriter):
         await self._write(lambda made: groups.seal(made, group_id))
         return self._seen.group(group_id)
 
-    @named
+    @called()
     async def wait_for_group(self, group_id: str) -> TaskGroup:
         """Wait until a group has ended, and return it. Bound the wait by `asyncio.timeout`.
 

@@ -118,6 +118,7 @@ class Decisions(Capability):
             raise ReadOnlyStore("atomic")
         return self._atomic()
 
+    @operation(encloses=True)
     async def transact(
         self, body: Callable[[], Awaitable[T]], *, timeout: float = DECIDE_SECONDS
     ) -> T:

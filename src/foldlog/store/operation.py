@@ -45,6 +45,7 @@ class _Method(NamedTuple):
     measured_as: str
     default: Callable[[], Any] | None
     writes: bool
+    encloses: bool = False
     signature: inspect.Signature | None = None
 
 
@@ -79,7 +80,7 @@ class Calls:
             raise ReadOnlyStore(method.name)
         if _is_inside.get():
             return await call
-        token = _is_inside.set(True)
+        token = _is_inside.set(not method.encloses)
         try:
             if self.measure is None:
                 return await self._ended(call, method, args, kwargs or {})
@@ -123,6 +124,14 @@ H = TypeVar("H", bound=HasCalls)
 _Call = Callable[Concatenate[H, P], Coroutine[Any, Any, T]]
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def overloaded(method: F) -> F:
+    """As `operation`, for a method with overloads."""
+    return cast(F, operation()(method))
+
+
 def nothing() -> None:
     """The default of what returns nothing."""
     return
@@ -132,6 +141,7 @@ def operation(
     default: Callable[[], Any] | None = None,
     *,
     writes: bool = False,
+    encloses: bool = False,
     name: str | None = None,
     prefix: str = "",
 ) -> Callable[[_Call[H, P, T]], _Call[H, P, T]]:
@@ -140,6 +150,7 @@ def operation(
     Args:
         default: makes what a degrading store returns where the call fails. None: it raises.
         writes: whether a store of the past refuses it.
+        encloses: whether it runs its caller's code, whose calls are measured, too.
         name: what it is called for callers. None: the method's own name.
         prefix: what its name begins with where calls are measured.
     """
@@ -148,7 +159,7 @@ def operation(
         full = inspect.signature(method)
         signature = full.replace(parameters=list(full.parameters.values())[1:])
         called = name or method.__name__
-        about = _Method(called, prefix + called, default, writes, signature)
+        about = _Method(called, prefix + called, default, writes, encloses, signature)
 
         @functools.wraps(method)
         async def call(self: H, *args: P.args, **kwargs: P.kwargs) -> T:

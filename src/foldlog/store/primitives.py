@@ -27,7 +27,7 @@ from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.store.belonging import add_belongings, append_of_session, owner_entered
 from foldlog.store.core import DECIDE_SECONDS
 from foldlog.store.decisions import At, Attempts, Decided, Decisions, Stored, decide_drafts
-from foldlog.store.operation import nothing, operation
+from foldlog.store.operation import nothing, operation, overloaded
 from foldlog.store.payloads import drafting
 from foldlog.views import Choose, Consistency, watching
 from foldlog_projections.fold import Folded, copied
@@ -122,6 +122,7 @@ class Primitives(Decisions):
         timeout: float = ...,
     ) -> Mapping[Key[Any], Sequence[msgspec.Struct]]: ...
 
+    @overloaded
     async def decide(
         self,
         key: Any,
@@ -200,6 +201,7 @@ class Primitives(Decisions):
         self, key: Key[S], select: Callable[[S], T], *, consistency: Consistency = ...
     ) -> T: ...
 
+    @overloaded
     async def view(
         self,
         key: Key[Any],
@@ -254,6 +256,7 @@ class Primitives(Decisions):
         folded = self._core.hot_views.current(self._core.subject_of(key), key.kind)
         return None if folded is None else select(folded.state)
 
+    @operation()
     async def views(
         self, keys: Sequence[Key[Any]], *, consistency: Consistency = "session"
     ) -> list[Any]:
@@ -277,6 +280,7 @@ class Primitives(Decisions):
             )
         return found
 
+    @operation()
     async def items(
         self,
         key: Key[Any],
@@ -373,6 +377,7 @@ class Primitives(Decisions):
             behind = [each for each in found if (each.seq, each.index) > reach.place]
         return behind[:limit]
 
+    @operation()
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
         """Return the views of a kind that records were saved in, sorted by key.
 

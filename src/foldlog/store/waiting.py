@@ -213,6 +213,7 @@ class Inbox(Capability):
         ref = Ref.of(id)
         return await self._source(ref).answer(ref, answer, by)
 
+    @operation(writes=True)
     async def confirm(self, id: str, result: Any = None, *, by: str = "") -> Answered:
         """Say that a step whose outcome nobody knew has happened, so that its run goes on.
 
@@ -233,6 +234,7 @@ class Inbox(Capability):
         """
         return await self.answer(id, Settled(True, result), by=by)
 
+    @operation(writes=True)
     async def retract(self, id: str, *, by: str = "") -> Answered:
         """Say that a step whose outcome nobody knew has not happened, so that its run does it.
 
