@@ -112,3 +112,26 @@ async def test_a_store_closes_that_owes_a_release(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(LogUnavailable):
             async with store.run(R, session_id=S):
                 log.state = "away"
+
+
+async def test_health_tells_what_a_run_waits_for(store: foldlog.Store) -> None:
+    async def told(words: str) -> bool:
+        async with asyncio.timeout(30):
+            while not any(words in each for each in (await store.health()).waits):
+                await store.position()
+        return True
+
+    def do() -> int:
+        return 1
+
+    async with store.run(R, session_id=S) as run:
+        second = asyncio.ensure_future(store.run(R, session_id=S).__aenter__())
+        assert await told("waits for its owner, process")
+        async with store.session(S) as session:
+            await session.pause_task(R)
+            step = asyncio.ensure_future(run.step("one", do))
+            assert await told("waits for an order to resume")
+            await session.resume_task(R)
+        assert await step == 1
+    await (await second).close()
+    assert (await store.health()).waits == ()

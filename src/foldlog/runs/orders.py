@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from typing import Any, Final, TypeVar
 
 from foldlog.errors import LogUnavailable, StoreClosed
@@ -72,16 +72,21 @@ class Orders:
         Raises:
             RunCancelled: it is to do no more. RunTakenOver: its session was removed.
         """
-        while True:
-            self._moved.clear()
-            status = await self._tenure.status()
-            if status is TaskStatus.CANCELLED:
-                raise await self.cancelled()
-            if status is None:
-                raise RunTakenOver(self._tenure.session_id, self._tenure.name, "")
-            if status is not TaskStatus.PAUSED:
-                return
-            await self.moved(_LOOKS_EVERY)
+        with ExitStack() as waiting:
+            is_told = False
+            while True:
+                self._moved.clear()
+                status = await self._tenure.status()
+                if status is TaskStatus.CANCELLED:
+                    raise await self.cancelled()
+                if status is None:
+                    raise RunTakenOver(self._tenure.session_id, self._tenure.name, "")
+                if status is not TaskStatus.PAUSED:
+                    return
+                if not is_told:
+                    waiting.enter_context(self._tenure.waits_for("an order to resume"))
+                    is_told = True
+                await self.moved(_LOOKS_EVERY)
 
     async def obeyed_for(self, seconds: float) -> None:
         """As `obeyed`, for some time, and not only now."""

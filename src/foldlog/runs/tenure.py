@@ -7,7 +7,9 @@ import datetime as dt
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -141,24 +143,29 @@ class Tenure:
             NotFound: there is no step `redo_from`. Others as `Store.decide`.
         """
         look, clock = Look(self._store), asyncio.get_running_loop().time
-        began = clock()
-        while True:
-            state = await self.read("strong")
-            before, owner = state.tenure, state.process
-            is_free = not before or state.session_id != self.session_id
-            if is_free or await self.patiently(lambda: look.is_gone(owner)):  # noqa: B023
-                await self.patiently(
-                    lambda: finished(self._take(before, restart, redo_from, parent, description))  # noqa: B023
-                )
+        began, told = clock(), ""
+        with ExitStack() as waiting:
+            while True:
                 state = await self.read("strong")
-                if state.tenure == self._id:
-                    self.token = state.epoch
-                    return
-            waited = clock() - began
-            if waited >= wait:
-                since = dt.datetime.fromtimestamp(state.since, dt.UTC)
-                raise RunBusy(self.session_id, self.name, state.host, state.pid, since, waited)
-            await asyncio.sleep(min(_LOOKS_EVERY, wait - waited))
+                before, owner = state.tenure, state.process
+                is_free = not before or state.session_id != self.session_id
+                if is_free or await self.patiently(partial(look.is_gone, owner)):
+                    take = partial(self._take, before, restart, redo_from, parent, description)
+                    await self.patiently(partial(_finish, take))
+                    state = await self.read("strong")
+                    if state.tenure == self._id:
+                        self.token = state.epoch
+                        return
+                waited = clock() - began
+                if waited >= wait:
+                    since = dt.datetime.fromtimestamp(state.since, dt.UTC)
+                    raise RunBusy(self.session_id, self.name, state.host, state.pid, since, waited)
+                if told != owner:
+                    told = owner
+                    waiting.close()
+                    owned = f"its owner, process {state.pid} on {state.host:.80}"
+                    waiting.enter_context(self.waits_for(owned))
+                await asyncio.sleep(min(_LOOKS_EVERY, wait - waited))
 
     async def _take(
         self,
@@ -278,19 +285,27 @@ class Tenure:
     async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a call that is safe to repeat, again while the log does not answer."""
         attempts: Attempts | None = None
-        while True:
-            try:
-                return await call()
-            except (LogUnavailable, AppendUnknown) as error:
-                if attempts is None:
-                    attempts = Attempts(PATIENCE)
-                    _log.warning(
-                        "run %s of session %s waits for the log: %s",
-                        self.name,
-                        self.session_id,
-                        error,
-                    )
-                await attempts.pause(error)
+        with ExitStack() as waiting:
+            while True:
+                try:
+                    return await call()
+                except (LogUnavailable, AppendUnknown) as error:
+                    if attempts is None:
+                        attempts = Attempts(PATIENCE)
+                        waiting.enter_context(self.waits_for(f"the log: {error}", logging.WARNING))
+                    await attempts.pause(error)
+
+    @contextmanager
+    def waits_for(self, what: str, level: int = logging.INFO) -> Iterator[None]:
+        """Say in a line, and in `health` while it lasts, what the run waits for."""
+        told = f"run {self.name!r:.80} of session {self.session_id!r:.80} waits for {what}"
+        _log.log(level, told)
+        with self._core.waits_for(told):
+            yield
+
+
+async def _finish(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return await finished(call())
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:

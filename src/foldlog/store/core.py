@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -120,6 +121,7 @@ class Core:
         self.hot_views.on_conflict = self._report_conflicts
         self._reported: dict[int, None] = {}
         self.ending: AsyncExitStack = AsyncExitStack()
+        self.waits: Counter[str] = Counter()
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
             backend.outbox.on_stored = self._acked
@@ -127,6 +129,16 @@ class Core:
     def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
         """Have a function awaited when the store closes, before those added earlier."""
         self.ending.push_async_callback(close)
+
+    @contextmanager
+    def waits_for(self, what: str) -> Iterator[None]:
+        """Have `health` tell what a call waits for, while it does."""
+        self.waits[what] += 1
+        try:
+            yield
+        finally:
+            self.waits[what] -= 1
+            self.waits += Counter()  # without those that have ended
 
     @property
     def forked_log(self) -> Log:

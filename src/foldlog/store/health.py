@@ -56,6 +56,8 @@ class Health:
         archive: the archive of each shard, where the store was opened with `archive=`.
         degraded: how many calls of this store failed or were spooled without an error to their
             caller, by method, where it degrades.
+        waits: what runs of this store wait for now: a log that does not answer, another owner, or
+            an order to resume.
     """
 
     url: str
@@ -72,6 +74,7 @@ class Health:
     away: str | None = None
     archive: tuple[ArchiveHealth, ...] = ()
     degraded: dict[str, int] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
 
 
 class HealthCheck(Capability):
@@ -119,6 +122,7 @@ class HealthCheck(Capability):
             away=away,
             archive=archive,
             degraded=dict(self._calls.failures),
+            waits=tuple(sorted(self._core.waits)),
         )
 
     def _durability(self, info: LogInfo) -> _Durability:
