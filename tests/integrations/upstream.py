@@ -11,9 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
+UPSTREAMS: Final = Path(__file__).with_name("upstreams")
+"""What the plugins share."""
 
 
 def run_pytest(
@@ -31,14 +34,16 @@ def run_pytest(
         variables: of the environment.
     """
     # Not this project's root: its package `tests` would hide that of the suite.
-    found = [*paths, ROOT / "src", ROOT / "projections"]
+    found = [*paths, ROOT / "src", ROOT / "projections", UPSTREAMS]
     loaded: tuple[str, ...] = ()
     if plugin is not None:
         found.append(plugin.parent)
         loaded = ("-p", plugin.stem)
     path = os.pathsep.join([*map(str, found), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *loaded, *arguments],
-        cwd=directory,
-        env={**os.environ, **(variables or {}), "PYTHONPATH": path},
-    ).returncode
+    with TemporaryDirectory(prefix="foldlog-upstream-") as data:
+        given = {"FOLDLOG_UPSTREAM_DATA": data, "PYTHONPATH": path}
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *loaded, *arguments],
+            cwd=directory,
+            env={**os.environ, **(variables or {}), **given},
+        ).returncode

@@ -14,9 +14,9 @@ from typing import Any, Final
 import agent_framework
 import agent_framework._workflows._checkpoint as theirs
 import pytest
+from fresh_stores import fresh_store
 
 from foldlog.blocking.bridge import StoreThread
-from foldlog.integrations.access import Opened
 from foldlog.integrations.agent_framework import FoldlogCheckpointStorage
 
 FILES: Final = "looks at the files in which the framework's own storage keeps checkpoints"
@@ -78,4 +78,4 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 def _memory() -> StoreThread:
-    return StoreThread(Opened(":memory:", lambda store: store, {}))
+    return fresh_store()

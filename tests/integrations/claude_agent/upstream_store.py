@@ -7,9 +7,8 @@ from typing import Any, Final
 import claude_agent_sdk
 import pytest
 from claude_agent_sdk._internal import session_store
+from fresh_stores import fresh_store
 
-from foldlog.blocking.bridge import StoreThread
-from foldlog.integrations.access import Opened
 from foldlog.integrations.claude_agent import FoldlogSessionStore
 
 TURNS: Final = "gives a store some turns of the event loop, and then looks what it has done"
@@ -27,7 +26,7 @@ class InMemorySessionStore(FoldlogSessionStore):
     """Over a log in memory, on a thread, with what only the SDK's tests ask of theirs."""
 
     def __init__(self) -> None:
-        self.thread = StoreThread(Opened(":memory:", lambda store: store, {}))
+        self.thread = fresh_store()
         super().__init__(self.thread)
         self._mtimes: dict[str, int] = {}
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import langgraph.store.memory
 import pytest
+from fresh_stores import fresh_store
 
-from foldlog.blocking.bridge import StoreThread
-from foldlog.integrations.access import Opened
 from foldlog.integrations.langgraph import FoldlogStore
 
 try:
@@ -40,7 +39,7 @@ class InMemoryStore(FoldlogStore):
     """In place of LangGraph's: for any thread and event loop, and never closed."""
 
     def __init__(self, *, index: Any = None) -> None:
-        super().__init__(StoreThread(Opened(":memory:", _same, {})), index=index)
+        super().__init__(fresh_store(), index=index)
 
 
 class SqliteStore(FoldlogStore):

@@ -7,10 +7,10 @@ from typing import Any, Final
 import agents.memory
 import agents.memory.sqlite_session
 import pytest
+from fresh_stores import fresh_store
 
 import agents
 from foldlog.blocking.bridge import StoreThread
-from foldlog.integrations.access import Opened
 from foldlog.integrations.openai_agents import FoldlogSession, _drafted
 
 SQLITE: Final = "looks into SQLite's own connections, locks or rows"
@@ -28,6 +28,12 @@ NOT_OURS: Final = {
     "test_sqlite_session_rollback_failure_evicts_connection": SQLITE,
     "test_sqlite_session_close_retries_quarantined_connection": SQLITE,
     "test_sqlite_session_post_commit_cancellation_propagates_after_known_outcome": SQLITE,
+    "test_sqlite_session_reaps_connections_from_exited_worker_threads": SQLITE,
+    "test_sqlite_session_closes_retired_connections_before_the_next_allocation": SQLITE,
+    "test_sqlite_session_keeps_connections_of_live_worker_threads": SQLITE,
+    "test_automatic_compaction_rollback_budget": SQLITE,
+    "test_settled_pop_failure_invalidates_response_chain": SQLITE,
+    "test_settled_clear_failure_invalidates_response_chain": SQLITE,
 }
 """Tests of SQLite rather than of a session, and why."""
 
@@ -37,8 +43,8 @@ _stores: dict[str, StoreThread] = {}
 def _store(place: str) -> StoreThread:
     """A store in memory for each file; a new one each time for SQLite's place in memory."""
     if place == ":memory:":
-        return StoreThread(Opened(":memory:", _same, {}))
-    return _stores.setdefault(place, StoreThread(Opened(":memory:", _same, {})))
+        return fresh_store()
+    return _stores.setdefault(place, fresh_store())
 
 
 class SQLiteSession(FoldlogSession):
