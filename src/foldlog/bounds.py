@@ -11,9 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from starlette.requests import ClientDisconnect, Request
+if TYPE_CHECKING:  # an extra has it
+    from starlette.requests import Request
 
 BUDGET_BYTES: Final = 128 * 1024 * 1024
 """Bytes that all requests of one application hold together, decoded ones by an estimate."""
@@ -130,6 +131,8 @@ async def read_body(request: Request, hold: Hold, most: int) -> bytearray:
     Raises:
         Refused: it is too large, too slow, or not whole; or the budget of all is spent.
     """
+    from starlette.requests import ClientDisconnect
+
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared[:20]) > most:
         raise too_large(most)
