@@ -418,3 +418,24 @@ async def test_a_lease_by_a_clock_that_is_ahead_counts_for_nothing(place: Place)
         await log.manifests.change(0, manifest, says)
         moved = await store.archive(everything=True)
         assert (moved.held, moved.records) == (held, 1 - held)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@ends
+async def test_files_beside_a_damaged_one_are_merged(place: Place, root: Path, lost: int) -> None:
+    store = await place.open()
+    for number in range(7):
+        await store.save_update(update(f"u{number}", f"s{number}", content=TEXT))
+        if number == 3:  # the fourth is merged with the first three, where all are whole
+            files = (await log_of(store).manifests.current(0, fresh=True)).segments
+            flip_footer(root / files[lost].name)
+        await store.archive(everything=True)
+    left = (await log_of(store).manifests.current(0, fresh=True)).segments
+    assert len(left) < 7
+    for number in range(7):
+        if number == lost:
+            with pytest.raises(foldlog.LogCorrupt):
+                await ids(store, f"s{number}")
+        else:
+            assert await ids(store, f"s{number}") == [f"u{number}"]
+    assert [each.where for each in (await store.verify()).findings] != []

@@ -8,14 +8,14 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import aclosing
 from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.errors import FoldlogError, Misuse, NotFound
+from foldlog.errors import FoldlogError, LogCorrupt, Misuse, NotFound
 from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.manifest import LEASE, Manifest
 from foldlog.log.archive.manifests import ArchiveHealth, Superseded, lost_records
@@ -165,12 +165,24 @@ class Archiver:
             before, manifest = manifest, await self._archive(shard, manifest, upto)
             moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
         await self._purge(shard, manifest.until)
-        while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
-            manifest = await self._merge(shard, manifest, run)
-            moved = _sum(moved, Archived(merges=1))
+        damaged = set[str]()
+        while (run := due_merge(manifest.segments, self._limits.largest, damaged)) is not None:
+            try:
+                manifest = await self._merge(shard, manifest, run)
+            except LogCorrupt:
+                found = await self._damaged(manifest.segments[run.start : run.stop])
+                if not found:
+                    raise
+                damaged |= found  # `verify` lists them; the others are merged
+            else:
+                moved = _sum(moved, Archived(merges=1))
         if manifest.says.holder == self._id:
             await self._let_go(shard, manifest)
         return moved
+
+    async def _damaged(self, segments: Sequence[Segment]) -> set[str]:
+        """The names of those whose files are damaged."""
+        return {each.name for each in segments if await self._log.segments.damaged([each])}
 
     async def _purge(self, shard: int, until: int) -> None:
         """Remove from the log what the archive has, once nobody believes an older manifest."""
@@ -261,13 +273,27 @@ class Archiving:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
+def due_merge(
+    segments: Sequence[Segment], largest: int, damaged: Container[str] = ()
+) -> range | None:
     """Return which neighbours are to become one run; None if none are.
 
     The oldest FAN runs of one size class, or as many as come to `largest` before that. A run is of
-    the class of the largest one from it on: else small ones between larger ones would all stay.
+    the class of the largest one from it on: else small ones between larger ones would all stay. A
+    run with a file that is `damaged` stays, between those before and behind it.
     """
     runs = [list(run) for _, run in groupby(segments, key=lambda each: each.last)]
+    begin = 0
+    for is_damaged, part in groupby(runs, lambda run: any(s.name in damaged for s in run)):
+        some = list(part)
+        found = None if is_damaged else _due(some, largest)
+        if found is not None:
+            return range(begin + found.start, begin + found.stop)
+        begin += sum(map(len, some))
+    return None
+
+
+def _due(runs: Sequence[Sequence[Segment]], largest: int) -> range | None:
     sizes = [sum(each.size_bytes for each in run) for run in runs]
     classes = [_size_class(size) for size in accumulate(reversed(sizes), max)][::-1]
     for start, size_class in enumerate(classes):
