@@ -11,6 +11,7 @@ import asyncio
 import math
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -30,6 +31,7 @@ MOST: Final = 2**31
 """Results: more than there ever are, and within what SQLite counts."""
 
 _LOCK_SECONDS: Final = 10.0
+_LOCK_PAUSE: Final = 0.01
 _CACHE_KIB: Final = 8 * 1024
 
 TABLES: Final = """
@@ -183,7 +185,7 @@ class Documents:
         try:
             if path is not None:
                 path.chmod(0o600)
-                self.database.execute("PRAGMA journal_mode = WAL")
+                self._write_ahead()
                 self.database.execute("PRAGMA synchronous = NORMAL")
             self.database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self.database.execute("PRAGMA temp_store = MEMORY")
@@ -191,6 +193,20 @@ class Documents:
         except BaseException:
             self.database.close()
             raise
+
+    def _write_ahead(self) -> None:
+        """Use a write-ahead log. SQLite's own timeout does not cover that, and who opens a file
+        that a killed process has left recovers it first.
+        """
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                self.database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(_LOCK_PAUSE)
 
     def close(self) -> None:
         """Let go of the file."""
