@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # an extra has it
 BUDGET_BYTES: Final = 128 * 1024 * 1024
 """Bytes that all requests of one application hold together, decoded ones by an estimate."""
 
+SMALL_BYTES: Final = 64 * 1024
+"""Up to so many bytes a request is small: it waits for no other one."""
+
 BODY_SECONDS: Final = 30.0
 """How long a sender may take for a request."""
 
@@ -62,6 +65,7 @@ class Budget:
         self.most = most
         self.used: int = 0
         self._holds = set[Hold]()
+        self._turn = asyncio.Lock()
 
     @contextmanager
     def hold(self) -> Iterator[Hold]:
@@ -73,6 +77,14 @@ class Budget:
         finally:
             self._holds.discard(hold)
             self.used -= hold.size
+
+    async def turn(self) -> None:
+        """Wait until one may read on: of those who send much, one at a time, in order.
+
+        Else all that is read between two steps of a small request would be read from all of them.
+        """
+        async with self._turn:
+            await asyncio.sleep(0)
 
     def make_room(self, asking: Hold) -> None:
         """Refuse the largest of those who still send, until all fits. Raises Refused: `asking`."""
@@ -91,7 +103,7 @@ class Hold:
         self.size: int = 0
         self.data: bytearray = bytearray()
         self.is_sending: bool = True
-        self._budget = budget
+        self.budget = budget
         self._is_refused = False
 
     def take(self, size: int) -> None:
@@ -102,20 +114,20 @@ class Hold:
         """
         if self._is_refused:
             raise _busy()
-        if self.size + size > self._budget.most:
-            raise too_large(self._budget.most, "bytes when it is decoded")
+        if self.size + size > self.budget.most:
+            raise too_large(self.budget.most, "bytes when it is decoded")
         self.size += size
-        self._budget.used += size
-        self._budget.make_room(self)
+        self.budget.used += size
+        self.budget.make_room(self)
 
     def give(self, size: int) -> None:
         """Free bytes that are not needed any more."""
         self.size -= size
-        self._budget.used -= size
+        self.budget.used -= size
 
     def let_go(self) -> None:
         """Free what has arrived. The request is refused when it next asks."""
-        self._budget.used -= self.size
+        self.budget.used -= self.size
         self.size, self._is_refused, self.is_sending = 0, True, False
         self.data.clear()
 
@@ -143,6 +155,8 @@ async def read_body(request: Request, hold: Hold, most: int) -> bytearray:
                 hold.data += chunk
                 if len(hold.data) > most:
                     raise too_large(most)
+                if len(hold.data) > SMALL_BYTES:
+                    await hold.budget.turn()
     except TimeoutError:
         raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
     except ClientDisconnect:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from foldlog.bounds import RETRY_SECONDS, Budget, Hold, Refused, read_body, too_large
+from foldlog.bounds import RETRY_SECONDS, SMALL_BYTES, Budget, Hold, Refused, read_body, too_large
 from foldlog.errors import (
     AppendFailed,
     AppendUnknown,
@@ -36,9 +36,6 @@ _VALUE_BYTES: Final = 200
 
 _TIMES: Final = 3
 """What texts and bytes take when they are decoded: as many times their size."""
-
-_AT_ONCE: Final = 64 * 1024
-"""A request of fewer bytes is decoded at once, and others in threads."""
 
 _MANY: Final = 20_000
 """Requests of more values are decoded one after the other, so that others do not wait for them."""
@@ -126,9 +123,9 @@ class _Served:
             body = unpack(hold.data, most)
             return body, encoding.values_of(body)
 
-        if len(hold.data) < _AT_ONCE:
+        if len(hold.data) < SMALL_BYTES:
             with suppress(Refused):  # it is larger when it is unpacked
-                body, _ = self._taken(hold, *look(_AT_ONCE))
+                body, _ = self._taken(hold, *look(SMALL_BYTES))
                 return self._receiver.map(encoding.read(body))
         async with self._unpacking:
             hold.take(self._max_bytes - len(hold.data))

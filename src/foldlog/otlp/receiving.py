@@ -36,8 +36,8 @@ _KNOWN: Final = 10_000
 MAX_TRACES: Final = 2_000
 """Traces of a batch at most: each is looked up in the log."""
 
-_SLICE: Final = 64
-"""Events that are saved before other requests have their turn."""
+_SLICE: Final = 16
+"""Events that are saved, or views that are read, before other requests have their turn."""
 
 _SHORT: Final = 1_000
 """Characters that a text of a span keeps which is too large as a whole."""
@@ -194,8 +194,11 @@ class Receiver:
         return found
 
     async def _views(self, kind: Kind[Any], ids: Sequence[str]) -> list[Any]:
-        keys = [kind(id) for id in ids]
-        return await self._store.views(keys, consistency="strong") if keys else []
+        found = list[Any]()
+        for start in range(0, len(ids), _SLICE):
+            keys = [kind(id) for id in ids[start : start + _SLICE]]
+            found += await self._store.views(keys, consistency="strong")
+        return found
 
     async def _leave(self, trace_id: str) -> None:
         """Take a trace off the session that is called after it, if that holds nothing else."""

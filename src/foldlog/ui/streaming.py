@@ -20,7 +20,8 @@ HEARTBEAT_SECONDS: Final = 15.0
 """How often an idle stream says that it lives."""
 
 FIRST_PAGE: Final = 500
-"""Records of the first page, which a reader sees soon; others are as long as a page may be."""
+FIRST_BYTES: Final = 128 * 1024
+"""The first page, which a reader sees soon; others are as long as a page may be."""
 
 PAGE_BYTES: Final = 1024 * 1024
 """Bytes of a page of what there is: as much waits for a reader that does not read."""
@@ -68,14 +69,14 @@ class EventStream(Response):
                 names = [[key.kind.name, *key.keys] for key in views]
                 found = list(zip(names, firsts, strict=True))
                 await _send(send, b"event: views\n" + message(found))
-                after, more, limit = self._after, True, FIRST_PAGE
+                after, more, limit, size = self._after, True, FIRST_PAGE, FIRST_BYTES
                 while more and not leaving.done():
                     # The first page is small, and waits for nobody.
                     async with self._hub.reading if limit > FIRST_PAGE else nullcontext():
                         page = await read_page(
-                            self._store, views, after, limit=limit, max_bytes=PAGE_BYTES
+                            self._store, views, after, limit=limit, max_bytes=size
                         )
-                    after, more, limit = page.position, page.more, PAGE
+                    after, more, limit, size = page.position, page.more, PAGE, PAGE_BYTES
                     await _send(send, message(page.records, after))
                 await _send(send, b"event: live\n" + message(None))
                 while (data := await _next(outbox)) is not None:
