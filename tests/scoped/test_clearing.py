@@ -178,7 +178,7 @@ async def test_a_value_whose_blob_goes_while_it_is_read_is_gone_and_no_damage(
     async def overtaken(keys: Keys, scope: Scope, key: str, held: Any) -> bytes:
         if not cleared:
             cleared.append(held.version)
-            await clearing.clear(store._core, clearing.Prefix(kind, (ONE.subject_key,)))
+            await clearing.clear(store._core, [clearing.Prefix(kind, (ONE.subject_key,))])
         return await payload(keys, scope, key, held)
 
     monkeypatch.setattr(Keys, "payload", overtaken)

@@ -86,9 +86,9 @@ async def remove_with(store: BaseStore, state_id: str) -> None:
         referred, run = artifacts_of(state), (state.session_id, state.run)
         kept = await referred_to(store, but=state_id) if referred else set()
         for artifact_id in referred - kept:
-            await clear(core, stateartifacts.kind(artifact_id))
+            await clear(core, [stateartifacts.kind(artifact_id)])
         if all(run):
-            await clear(core, runs.kind(*run))
+            await clear(core, [runs.kind(*run)])
 
 
 # --- steps of earlier versions --------------------------------------------------------------------

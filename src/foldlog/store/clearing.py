@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -39,7 +39,7 @@ _WRITERS: Final = 1_000
 
 _BURIED_AT_ONCE: Final = 250
 
-_ATTEMPTS: Final = 3
+ATTEMPTS: Final = 3
 """How often a tombstone waits for a writer: from then on it stands wherever the view ends."""
 
 _decode: Final = msgspec.msgpack.Decoder(Cleared).decode
@@ -112,6 +112,9 @@ class Holding(Generic[S]):
             step(self.key.kind, self.folded, envelope)
 
 
+Check = Callable[[Sequence[Holding[Any]]], None]
+"""Is given what was read, and raises where it must not go."""
+
 OnEnvelope = Callable[[Key[Any], Recorded], None]
 """Hears of each envelope that a view holds by itself."""
 
@@ -163,67 +166,98 @@ async def read_holdings(
 
 async def clear(
     core: Core,
-    area: Area,
+    areas: Sequence[Area],
     *,
     overwrite: bool = True,
-    check: Callable[[Any], None] | None = None,
+    check: Check | None = None,
+    decides: bool = False,
     on_envelope: OnEnvelope | None = None,
     always: bool = False,
 ) -> list[Holding[Any]]:
-    """Remove views with their large values and their entries in lists; return what they held.
+    """Remove views of one shard with their large values and entries; return what they held.
 
     1. Read what they hold; remove their pointers, and large values that no record names. 2. Append
-    a tombstone to each, where the reading ended, and take it off its lists. 3. Purge what stands
-    before the tombstones, and the large values that it named. Clearing again finishes what was
-    interrupted. A view that is written to all the time gets its tombstone wherever it ends; of what
-    came in between, late repeats and large values may remain.
+    a tombstone to each, where the reading ended, and take it off its lists: of up to 250 views all
+    at once, so that what is saved in several of them together is removed whole or not at all.
+    3. Purge what stands before the tombstones, and the large values that it named. Clearing again
+    finishes what was interrupted. Views that are written to all the time get their tombstones
+    wherever they end; of what came in between, late repeats and large values may remain.
 
     Args:
         overwrite: see `Log.purge`.
-        check: is given the state of a single view; what it raises is raised, and nothing is
-            removed.
+        check: is given what was read; what it raises is raised, and nothing more is removed.
+        decides: `check` decides whether they go: nothing goes that it has not seen.
         on_envelope: hears of each envelope, and again after a conflict.
-        always: append a tombstone also to a single view that holds nothing by itself.
+        always: append tombstones also where nothing is held.
 
     Raises:
         LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
     """
     attempts, heads, count = Attempts(DECIDE_SECONDS), list[int](), 0
-    removed, blobs = where(core, area), core.backend.blobs
-    stored = await blobs.names(removed.name, partial=True) if area.kind.has_blobs else []
+    blobs, held = core.backend.blobs, dict[Key[Any], Holding[Any]]()
+    stored = [
+        await blobs.names(where(core, area).name, partial=True) if area.kind.has_blobs else []
+        for area in areas
+    ]
     while True:
-        holdings = await read_holdings(core, area, on_envelope)
+        found = await side_by_side(areas, lambda area: read_holdings(core, area, on_envelope))
+        read = [each for holdings in found for each in holdings]
         if check is not None:
-            check(holdings[0].folded.state)
+            check(read)
+        for each in read:
+            if not each.is_empty or each.key not in held:  # it may have gone before a conflict
+                held[each.key] = each
         # Where a subject ends with what cannot be read, nobody knows where it ends.
-        before_conflict, heads = heads, [each.head for each in holdings]
+        before_conflict, heads = heads, [each.head for each in read]
         try:
-            loose = _loose(core, stored, holdings)
+            loose = [_loose(core, *each) for each in zip(stored, found, strict=True)]
             # Their saves have died, or store them again when their records are there.
-            await side_by_side(loose, lambda each: blobs.delete(*each))
-            if check is None:  # else it may yet refuse, after a conflict
-                await _remove_pointers(core, holdings)
-            if always or loose or not all(each.is_empty for each in holdings):
-                may_wait = check is not None or count < _ATTEMPTS
-                await _bury(core, holdings, is_known=may_wait and before_conflict != heads)
+            await side_by_side(chain(*loose), lambda each: blobs.delete(*each))
+            if not decides:  # else it may yet refuse, after a conflict
+                await _remove_pointers(core, read)
+            buried = [
+                each
+                for names, holdings in zip(loose, found, strict=True)
+                if always or names or not all(held.is_empty for held in holdings)
+                for each in holdings
+            ]
+            may_wait = decides or count < ATTEMPTS
+            await _bury(core, buried, is_known=may_wait and before_conflict != heads)
             break
         except AppendConflict as conflict:
             count += 1
             await attempts.pause(conflict)
-    if check is not None:
-        await _remove_pointers(core, holdings)
+    if decides:
+        await _remove_pointers(core, read)
+
+    async def purge(which: tuple[Area, list[Holding[Any]]]) -> None:
+        await _purge(core, *which, overwrite=overwrite, on_envelope=on_envelope)
+
+    await side_by_side(zip(areas, found, strict=True), purge)
+    return list(held.values())
+
+
+async def _purge(
+    core: Core,
+    area: Area,
+    holdings: Sequence[Holding[Any]],
+    *,
+    overwrite: bool,
+    on_envelope: OnEnvelope | None,
+) -> None:
+    """Purge what stands before the tombstones of an area, and the large values that it named."""
     before = min((each.tombstone for each in holdings), default=0)
-    if before:
-        for key in await _begun_since(core, area, holdings, before):  # else without a trace
-            await clear(core, key, overwrite=overwrite, on_envelope=on_envelope)
-        await core.forked_log.purge(removed, before=before, overwrite=overwrite)
-        if not area.kind.latest_only:
-            for each in holdings:
-                await core.hot_views.forget(_subject(core, each), overwrite=overwrite)
-        # Not all that are there: somebody may save anew by now.
-        named = [(_subject(core, each).name, name) for each in holdings for name in each.blobs]
-        await side_by_side(named, lambda each: blobs.delete(*each))
-    return holdings
+    if not before:
+        return
+    for key in await _begun_since(core, area, holdings, before):  # else without a trace
+        await clear(core, [key], overwrite=overwrite, on_envelope=on_envelope)
+    await core.forked_log.purge(where(core, area), before=before, overwrite=overwrite)
+    if not area.kind.latest_only:
+        for each in holdings:
+            await core.hot_views.forget(_subject(core, each), overwrite=overwrite)
+    # Not all that are there: somebody may save anew by now.
+    named = [(_subject(core, each).name, name) for each in holdings for name in each.blobs]
+    await side_by_side(named, lambda each: core.backend.blobs.delete(*each))
 
 
 def _loose(
@@ -289,6 +323,8 @@ async def _bury(core: Core, holdings: Sequence[Holding[Any]], *, is_known: bool)
             expect = each.head if is_known else None
             appends.append(Append(_subject(core, each), (_tombstone_of(each),), expect))
         off = [append for each in some for append in await _off_lists(core, each)]
+        going = {append.subject for append in appends}
+        off = [append for append in off if append.subject not in going]
         seqs = await core.append_at_once([*appends, *off])
         for each, seq in zip(some, seqs, strict=False):
             each.tombstone = seq

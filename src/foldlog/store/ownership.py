@@ -197,7 +197,7 @@ async def close_lineage(core: Core, session_id: str) -> Began | None:
         origin = (await decide_drafts(core, [key], decision, in_atomic="at once"))[key].value
     except LogCorrupt:
         origin = origin_of((await read_what_can_be(core, lineage.kind, session_id)).state)
-        await clear(core, key)
+        await clear(core, [key])
         await decide_drafts(core, [key], decision, in_atomic="at once")
     return origin
 

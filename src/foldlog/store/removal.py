@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import groupby
 from typing import Any, TypeVar
 
 from foldlog.envelope import CLEARED, draft
@@ -23,31 +25,44 @@ from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
 from foldlog.store.blobs import LargeValues, loose_blobs
 from foldlog.store.clearing import (
+    ATTEMPTS,
     Area,
+    Check,
     Holding,
     OnEnvelope,
     Prefix,
     bury_unread,
     clear,
     side_by_side,
+    where,
 )
 from foldlog.store.core import Capability, Core
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import (
     area_of,
-    areas_named,
     close_lineage,
     leave_origin,
     lineage_of,
     owned_by,
     session_kinds,
-    shared_by,
 )
 from foldlog.store.spool import Drafts
 from foldlog.subjects import Subject
 from foldlog_projections import lineage
 
 S = TypeVar("S")
+
+
+class _Grown(Exception):
+    """What names others has grown since the others were looked for."""
+
+
+def _unless_grown(seen: Mapping[Key[Any], int]) -> Check:
+    def check(found: Sequence[Holding[Any]]) -> None:
+        if any(seen.get(each.key, each.head) != each.head for each in found):
+            raise _Grown
+
+    return check
 
 
 class Removal(Capability):
@@ -107,24 +122,29 @@ class Removal(Capability):
             raise SessionHasForks(session_id, sorted(forks))
         # A fork may read its origin's view as long as its own was not cleared.
         always = callable(area.kind.owner)
-        await self._remove(area, overwrite=overwrite, check=check, always=always)
 
-    async def _remove(
-        self,
-        area: Area,
-        *,
-        overwrite: bool = True,
-        check: Callable[[Any], None] | None = None,
-        on_envelope: OnEnvelope | None = None,
-        always: bool = False,
-    ) -> list[Holding[Any]]:
-        core = self._core
-        await self._before_removal(area)
-        held = await clear(
-            core, area, overwrite=overwrite, check=check, on_envelope=on_envelope, always=always
-        )
-        await self._after_removal(area)
-        return held
+        def decide(found: Sequence[Holding[Any]]) -> None:
+            if check is not None:
+                check(found[0].folded.state)
+
+        async with self._removing([area]):
+            await clear(
+                self._core,
+                [area],
+                overwrite=overwrite,
+                check=decide,
+                decides=check is not None,
+                always=always,
+            )
+
+    @asynccontextmanager
+    async def _removing(self, areas: Sequence[Area]) -> AsyncIterator[None]:
+        """Remove also what facades keep of the areas beside the log."""
+        for each in areas:
+            await self._before_removal(each)
+        yield
+        for each in areas:
+            await self._after_removal(each)
 
     async def _before_removal(self, area: Area) -> None:
         """Remove what only a facade knows of, and only the area leads to."""
@@ -167,46 +187,48 @@ class Removal(Capability):
         [generation] = await self._core.append_at_once([marked])
         held, done = list[Holding[Any]](), dict[Area, None]()
 
-        async def remove(area: Area) -> list[Holding[Any]]:
-            return await self._remove(area, on_envelope=on_envelope)
+        async def remove(areas: Iterable[Area], check: Check | None = None) -> None:
+            for _, together in groupby(sorted(areas, key=self._turn), self._turn):
+                some = list(together)
+                async with self._removing(some):
+                    held.extend(await clear(self._core, some, check=check, on_envelope=on_envelope))
 
-        lists = {listing.list for kind in self._core.kinds.values() for listing in kind.listed}
-
-        def rank(area: Area) -> int:
-            """When it goes: lists after what takes itself off them, and what names others last.
-
-            So another clearing can finish an interrupted one.
-            """
-            return 2 if area.kind.owns is not None else int(area.kind in lists)
-
-        areas = await owned_by(self._core, session_id, origin)
-        shared = await shared_by(self._core, origin)
-        while areas:
+        for attempts_left in reversed(range(ATTEMPTS)):
+            seen = await self._heads_of_owners(session_id)
+            areas = await owned_by(self._core, session_id, origin)
             done |= dict.fromkeys(areas)
-            for turn in range(3):
-                found = await side_by_side([each for each in areas if rank(each) == turn], remove)
-                held += [each for holdings in found for each in holdings]
-            named = [
-                area
-                for holdings in found
-                for each in holdings
-                if each.key.kind.owns is not None
-                for area in areas_named(self._core, each.key.kind.owns(each.folded.state))
-            ]
-            new = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
-            areas = [*done, *new] if new else []  # what names them was saved meanwhile
+            with suppress(_Grown):
+                await remove(areas, _unless_grown(seen) if attempts_left else None)
+                break
         # What was saved meanwhile in views that only a list named, which is gone.
-        listed = [
-            each for each in done if not rank(each) and each != area_of(each.kind, session_id)
-        ]
-        for holdings in await side_by_side(listed, remove):
-            held += holdings
+        await remove(each for each in done if each != area_of(each.kind, session_id))
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:
             await leave_origin(self._core, session_id, origin)
-            await clear(self._core, lineage.kind(session_id))
+            await clear(self._core, [lineage.kind(session_id)])
         await self._core.forked_log.purge(marker, before=generation)
         return generation, list(done), held
+
+    def _turn(self, area: Area) -> tuple[bool, int]:
+        """What goes together, and when: what names others last, so that another clearing can
+        finish an interrupted one."""
+        return area.kind.owns is not None, where(self._core, area).shard
+
+    async def _heads_of_owners(self, session_id: str) -> dict[Key[Any], int]:
+        """Where the views of a session that name others end.
+
+        What is saved in one of them and in others together, while the others go, grows it.
+        """
+        heads = dict[Key[Any], int]()
+
+        async def find(key: Key[Any]) -> None:
+            with suppress(LogCorrupt):  # then nobody knows where it ends
+                last = await self._core.forked_log.last(self._core.subject_of(key))
+                heads[key] = 0 if last is None else last.seq
+
+        owners = [kind(session_id) for kind in session_kinds(self._core) if kind.owns is not None]
+        await side_by_side(owners, find)
+        return heads
 
     @operation(nothing, writes=True)
     async def clear(self, namespace: str) -> None:

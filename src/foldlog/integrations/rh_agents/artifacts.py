@@ -165,7 +165,7 @@ class ArtifactBackend(Capability):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        [held] = await clear(self._core, stateartifacts.kind(artifact_id))
+        [held] = await clear(self._core, [stateartifacts.kind(artifact_id)])
         return held.folded.state is not None
 
     @_operation()

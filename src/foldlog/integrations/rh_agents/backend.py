@@ -201,8 +201,8 @@ class StateBackend(Capability):
         """
         state = await read_state(self._store, state_id)
         if state.session_id:
-            await clear(self._core, runs.kind(state.session_id, state.run))
-        [held] = await clear(self._core, states.kind(state_id))
+            await clear(self._core, [runs.kind(state.session_id, state.run)])
+        [held] = await clear(self._core, [states.kind(state_id)])
         return held.folded.state.value is not None
 
     def execution(
