@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from foldlog_projections.langgraph.bodies import Body, Version, unpack
 from foldlog_projections.langgraph.checkpointrecords import Put, Reason, Written
-from foldlog_projections.langgraph.namespaces import Checkpoint, Namespaces, Row
+from foldlog_projections.langgraph.namespaces import Checkpoint, Namespaces, Pending, Row
 
 _PLACE_BYTES: Final = 8
 
@@ -127,6 +127,11 @@ class Thread:
     def row(self, ns: str, checkpoint: Checkpoint) -> Row:
         """A checkpoint that the thread holds, with what belongs to it."""
         return self._spaces.row(ns, checkpoint)
+
+    def written(self, ns: str, id: str) -> list[Pending]:
+        """What was written after a checkpoint, in order; nothing, if there is none."""
+        spaces = self.namespaces if self._is_older(ns, id) else self._spaces
+        return spaces[ns].written(id) if ns in spaces else []
 
     def newest_first(self, ns: str | None, before: str | None) -> Iterator[tuple[str, Checkpoint]]:
         """The checkpoints of a namespace, or of all, with ids below `before`."""

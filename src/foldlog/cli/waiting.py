@@ -71,5 +71,7 @@ async def waiting(
 
 
 def _line(item: Waiting) -> Text:
-    """Since when, as what, for whom, and what is asked."""
-    return line(moment(item.since), item.id, item.by, question(item))
+    """Since when, as what, for whom, and what is asked; also where to answer, if not here."""
+    where = item.asked.get("answer_in") if isinstance(item.asked, dict) else None
+    asked = f"{question(item)} (answer in {where})" if where else question(item)
+    return line(moment(item.since), item.id, item.by, asked)

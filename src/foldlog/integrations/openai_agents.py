@@ -191,6 +191,7 @@ class FoldlogSession(SessionABC):
         paused = {
             "reason": APPROVAL,
             "payload": {"token": token, "asked": asked},
+            "answer_in": "your program: session.resume(agent, token), then run it",
             "tool_context": {"session_id": self.session_id, "user_id": user_id},
             "state": state.to_json(**options),
         }

@@ -9,6 +9,7 @@ from foldlog import kinds
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.store.core import core_of
+from foldlog.store.pauses import FOREVER
 
 
 def token_beside(store: Store, key: Key[Any], name: str) -> str:
@@ -25,13 +26,23 @@ def token_beside(store: Store, key: Key[Any], name: str) -> str:
 
 
 async def begin_waiting(
-    store: Store, token: str, reason: str, payload: Any, *, session_id: str, **about: Any
+    store: Store,
+    token: str,
+    reason: str,
+    payload: Any,
+    *,
+    session_id: str,
+    answer_in: str,
+    **about: Any,
 ) -> None:
     """Put what waits on the list under a token; `store.load_planner_state(token)` takes it off.
+
+    It does not expire: no framework forgets what it has asked.
 
     Args:
         reason, payload: as `Waiting.asked` shows them.
         session_id: the session that it goes with; "": none.
+        answer_in: where it is answered, since the store cannot: `Waiting.asked` says it.
         about: more of what names it: `user_id` for whom it is meant, `task_id`.
 
     Errors as `Store.save_planner_state`.
@@ -39,6 +50,7 @@ async def begin_waiting(
     asked = {
         "reason": reason,
         "payload": payload,
+        "answer_in": answer_in,
         "tool_context": {"session_id": session_id, **about},
     }
-    await store.save_planner_state(token, asked, session_id=session_id or None)
+    await store.save_planner_state(token, asked, session_id=session_id or None, ttl=FOREVER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from foldlog.envelope import Recorded
 from foldlog.errors import AlreadyAnswered, NotWaiting, WaitingExpired
@@ -14,11 +14,17 @@ from foldlog.store.belonging import append_of_session
 from foldlog.store.core import Core
 from foldlog.store.decisions import At, Decided, Decisions, decide_drafts
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import encode, mapping
+from foldlog.store.payloads import encode, finite, mapping
 from foldlog.store.restoring import restore
 from foldlog.store.waiting import Ref, began, ended, list_key, on_list, text_in
 from foldlog_projections import pauses
 from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
+
+FOREVER: Final = 100 * 365 * 86_400.0
+"""Seconds after which what does not expire does."""
+
+_ASKED: Final = ("reason", "payload", "answer_in")
+"""What of a pause's payload a person is shown."""
 
 _Agrees = Callable[[Pause], bool]
 
@@ -28,7 +34,12 @@ class Pauses(Decisions):
 
     @operation(nothing, writes=True)
     async def save_planner_state(
-        self, token: str, payload: dict[str, Any], *, session_id: str | None = None
+        self,
+        token: str,
+        payload: dict[str, Any],
+        *,
+        session_id: str | None = None,
+        ttl: float | None = None,
     ) -> None:
         """Save the state under which `token` resumes.
 
@@ -38,6 +49,7 @@ class Pauses(Decisions):
             token: names the pause; the caller that loads it resumes.
             payload: the state.
             session_id: the session that the pause belongs to, and is cleared with.
+            ttl: seconds until it expires. None: the store's `pause_ttl`.
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
@@ -51,7 +63,8 @@ class Pauses(Decisions):
             >>> await store.load_planner_state("token-1") is None
             True
         """
-        record = PauseSaved(token, self._core.options.pause_ttl, mapping(payload, "payload"))
+        seconds = self._core.options.pause_ttl if ttl is None else finite(ttl, "ttl")
+        record = PauseSaved(token, seconds, mapping(payload, "payload"))
         key = pauses.kind(token)
         saved = subject, [draft] = self._core.drafts("save_planner_state", key, record)
         waits = on_list(self._core, subject.shard, began(_waits_as(token, draft.ts), session_id))
@@ -130,20 +143,21 @@ class PauseSource:
         waits = folded.state.waiting
         if waits is None or _waits_as(token, waits.ts) != ref or _has_expired(self._core, waits):
             return None
-        until = dt.datetime.fromtimestamp(_expires_at(waits), dt.UTC)
-        payload = restore(PauseSaved, waits).payload
+        saved = restore(PauseSaved, waits)
+        expires = dt.datetime.fromtimestamp(_expires_at(waits), dt.UTC)
+        payload = saved.payload
         if not isinstance(payload, dict):  # `redact=` may have replaced all of it
             payload = {"payload": payload}
         about = payload.get("tool_context")
         return Waiting(
             ref.id,
             ref.kind,
-            {name: payload[name] for name in ("reason", "payload") if name in payload},
+            {name: payload[name] for name in _ASKED if name in payload},
             ref.since_time,
             session_id=text_in(about, "session_id"),
             trace_id=text_in(about, "trace_id"),
             task_id=text_in(about, "task_id"),
-            until=until,
+            until=None if saved.ttl >= FOREVER else expires,
             by=text_in(about, "user_id"),
         )
 

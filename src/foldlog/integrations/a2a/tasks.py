@@ -168,6 +168,7 @@ class _Tasks(OnLog):
             saved.state.removeprefix("TASK_STATE_").lower().replace("_", "-"),
             body.get("status", {}).get("message", {}),
             session_id=saved.context_id,
+            answer_in="the task's client: send its agent a message for this task",
             user_id=saved.owner,
             task_id=task_id,
             version=saved.version,

@@ -196,7 +196,14 @@ class FoldlogCheckpointStorage:
                     "data": asked[request],
                 }
                 token = self._token(store, request)
-                await begin_waiting(store, token, REQUEST, payload, session_id=self.session_id)
+                await begin_waiting(
+                    store,
+                    token,
+                    REQUEST,
+                    payload,
+                    session_id=self.session_id,
+                    answer_in="your program: run the workflow with responses= of this request_id",
+                )
 
         await store.transact(save)
 

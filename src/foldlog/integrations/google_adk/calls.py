@@ -55,6 +55,7 @@ class Calls:
                 name.removeprefix(_REQUEST) if is_request else "long_running_tool",
                 {**self._place(), "id": call["id"], "name": name, "args": call.get("args")},
                 session_id=self._key.keys[0],
+                answer_in="your program: run the agent with this id's FunctionResponse",
                 user_id=self._session.user_id,
             )
         for id in self._answered:

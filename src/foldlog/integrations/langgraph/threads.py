@@ -16,6 +16,13 @@ from typing import Any, Final, NamedTuple
 from foldlog.errors import PayloadError
 from foldlog.integrations.langgraph.fencing import CheckpointGone, check_free, refusal, token_of
 from foldlog.integrations.langgraph.forms import Forms, Place
+from foldlog.integrations.langgraph.interrupts import (
+    Asking,
+    Change,
+    asking,
+    asking_at,
+    change_by,
+)
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.store.core import core_of
@@ -54,6 +61,7 @@ class _Before(NamedTuple):
     parent: Checkpoint | None
     bodies: dict[str, tuple[Since, Body]]
     token: str
+    asking: list[Asking]
 
 
 class Threads:
@@ -192,7 +200,7 @@ class Threads:
             token=before.token,
             **changes(before.parent, checkpoint["channel_versions"], checkpoint["versions_seen"]),
         )
-        await self._append(thread_id, put)
+        await self._save(thread_id, put, Change(before.asking))
         return place
 
     async def put_writes(
@@ -214,11 +222,12 @@ class Threads:
             ]
             writes = [(n, channel, new) for (n, channel, _), new in zip(writes, shown, strict=True)]
 
-        def look(thread: Thread) -> str:
+        def look(thread: Thread) -> tuple[str, list[Asking]]:
             _check_there(thread, place)
-            return token_of(thread, place.thread)
+            asked = [] if place.ns else asking_at(thread, place.thread, place.id or "")
+            return token_of(thread, place.thread), asked
 
-        token = await self._store.view(_key(place.thread), look)
+        token, asked = await self._store.view(_key(place.thread), look)
         written = Written(
             secrets.token_urlsafe(9),
             place.id or "",
@@ -230,7 +239,9 @@ class Threads:
             task_path,
             token,
         )
-        await self._append(place.thread, written)
+        task = Asking(place.thread, written.id, task_id)
+        change = Change() if place.ns else change_by(asked, task, written.writes)
+        await self._save(place.thread, written, change)
 
     async def copy(self, source: str, target: str) -> None:
         """Append to a thread what another one holds, in parts, which show all at once.
@@ -263,10 +274,14 @@ class Threads:
     async def delete(self, thread_id: str) -> None:
         """Delete a thread. Errors as `Store.delete`, and ThreadHeld."""
 
+        asked: list[Asking] = []
+
         def check(thread: Thread) -> None:
             check_free(thread, thread_id, core_of(self._store).now())
+            asked[:] = asking(thread, thread_id)
 
         await self._store.erase(_key(thread_id), overwrite=False, check=check)
+        await Change(asked).save(self._store)
 
     async def delete_runs(self, run_ids: Iterable[str]) -> None:
         """Remove what certain runs have saved, in all threads. Errors as `put`."""
@@ -274,7 +289,7 @@ class Threads:
         if not wanted:
             return
 
-        def find(key: Key[Thread], thread: Thread) -> tuple[dict[str, tuple[str, ...]], str]:
+        def find(key: Key[Thread], thread: Thread) -> tuple[Removed, Change]:
             found = {
                 ns: tuple(
                     each.id
@@ -284,16 +299,17 @@ class Threads:
                 for ns, space in thread.namespaces.items()
             }
             ids = {ns: ids for ns, ids in found.items() if ids}
-            return ids, token_of(thread, key.keys[0])
+            over = asking(thread, key.keys[0], lambda latest: latest in ids.get("", ()))
+            token = token_of(thread, key.keys[0])
+            return Removed(secrets.token_urlsafe(9), ids, token), Change(over)
 
         for some in _by(_AT_ONCE, await self._store.keys(checkpoints.kind)):
             found = await asyncio.gather(
                 *(self._store.view(key, partial(find, key)) for key in some)
             )
-            for key, (ids, token) in zip(some, found, strict=True):
-                if ids:
-                    removed = Removed(secrets.token_urlsafe(9), ids, token)
-                    await self._append(key.keys[0], removed)
+            for key, (removed, change) in zip(some, found, strict=True):
+                if removed.ids:
+                    await self._save(key.keys[0], removed, change)
 
     async def prune(self, thread_id: str) -> None:
         """Remove all but the latest checkpoint of each namespace, and what it needs.
@@ -327,9 +343,27 @@ class Threads:
             if parent is not None:
                 held = thread.values(place.ns, parent)
                 bodies = {c: (parent.versions[c], held[c]) for c in values if c in held}
-            return _Before(parent, bodies, token_of(thread, place.thread))
+            asked = [] if place.ns else asking(thread, place.thread)
+            return _Before(parent, bodies, token_of(thread, place.thread), asked)
 
         return await self._store.view(_key(place.thread), look)
+
+    async def _save(self, thread_id: str, record: Any, change: Change) -> None:
+        """Append a record, together with what it changes of the list of what waits."""
+        if not change:
+            await self._append(thread_id, record)
+            return
+
+        def once(thread: Thread) -> list[Any]:
+            check_free(thread, thread_id, core_of(self._store).now())
+            return [record]
+
+        async def save() -> None:
+            await self._store.decide(_key(thread_id), once, copy=False)
+            await change.save(self._store)
+
+        await self._store.transact(save)
+        await self._check(thread_id, record.key)
 
     async def _append(self, thread_id: str, *records: Any) -> None:
         await self._store.append(_key(thread_id), *records)

@@ -114,7 +114,15 @@ async def _ask(store: Store, record: ConversationRecord) -> None:
     ]
     payload = {"conversation_id": id, "asked": asked}
     token = _token(store, id, record.revision)
-    await begin_waiting(store, token, WAITS, payload, session_id=id, user_id=record.scope)
+    await begin_waiting(
+        store,
+        token,
+        WAITS,
+        payload,
+        session_id=id,
+        answer_in="your program: run the agent with deferred_tool_results=",
+        user_id=record.scope,
+    )
 
 
 def _waits(carried: bytes) -> bool:

@@ -55,7 +55,7 @@ function card(item, about, look) {
     <p class="quiet">${where} ${item.task_id ? `· ${clip(item.task_id, 60)} ` : ""}· ${ago(Date.parse(item.since) / 1000)}
       ${item.until ? ` · until ${new Date(item.until).toLocaleString()}` : ""}${item.by ? ` · for ${clip(item.by, 40)}` : ""}</p>
     ${asked && typeof asked === "object" ? html`<details><summary>What is asked</summary>${content(asked, { open: 2 })}</details>` : null}
-    ${about.read_only ? html`<p class="quiet">This page is read-only.</p>` : answering(item, look)}</li>`;
+    ${asked?.answer_in ? html`<p>Answer it in ${clip(asked.answer_in, 160)}.</p>` : about.read_only ? html`<p class="quiet">This page is read-only.</p>` : answering(item, look)}</li>`;
 }
 
 function answering(item, look) {
