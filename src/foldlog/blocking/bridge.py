@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
 
-from foldlog.blocking.loop_thread import LoopThread
+from foldlog.blocking.loop_thread import LoopThread, wait
 from foldlog.errors import StoreClosed
 from foldlog.opening import Store
 
@@ -44,13 +44,9 @@ class StoreThread(LoopThread["_Opened"]):
             Others as `foldlog.connect` and `use`.
         """
         self.check_caller()
-        outcome = self.submit(use, context, until_closed=until_closed)
-        try:
-            return outcome.result()
-        finally:
-            outcome.cancel()  # Ctrl-C while waiting; otherwise it has ended and this does nothing
+        return wait(self.begin(use, context, until_closed=until_closed))
 
-    def submit(
+    def begin(
         self,
         use: Callable[[Store], Coroutine[Any, Any, T]],
         context: contextvars.Context | None = None,
@@ -62,12 +58,11 @@ class StoreThread(LoopThread["_Opened"]):
         Raises:
             StoreClosed: it was closed.
         """
-        content = self.content
 
-        async def run() -> T:
-            return await asyncio.create_task(content.use(use, until_closed), context=context)
+        async def run(opened: _Opened) -> T:
+            return await asyncio.create_task(opened.use(use, until_closed), context=context)
 
-        return self.hand_over(lambda loop: asyncio.run_coroutine_threadsafe(run(), loop))
+        return self.submit(run)
 
 
 class _Opened:

@@ -7,7 +7,8 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeVar
 
 from foldlog.errors import FoldlogError, Misuse, StoreClosed
@@ -55,6 +56,14 @@ class LoopThread(Generic[C]):
             if self._loop is None:
                 self._loop = self._start_thread()
             return begin(self._loop)
+
+    def submit(self, use: Callable[[C], Coroutine[Any, Any, R]]) -> Future[R]:
+        """Begin to use the content, in the order of the calls.
+
+        Cancelling the future cancels what is done. Raises StoreClosed if it was closed.
+        """
+        content = self.content
+        return self.hand_over(lambda loop: asyncio.run_coroutine_threadsafe(use(content), loop))
 
     def check_caller(self) -> None:
         """Raise Misuse on the thread itself: it would wait for itself for ever."""
@@ -114,6 +123,14 @@ class LoopThread(Generic[C]):
         except FoldlogError as error:
             self._failure = error  # for `close`; where nobody closes, there is only the log
             log_failure("statestore_close_failed", "close", None, error)
+
+
+def wait(outcome: Future[R]) -> R:
+    """Return what comes of it. What interrupts the waiting, as Ctrl-C does, cancels it."""
+    try:
+        return outcome.result()
+    finally:
+        outcome.cancel()  # if it has ended, this does nothing
 
 
 _all: Final[weakref.WeakSet[LoopThread[Any]]] = weakref.WeakSet()

@@ -167,7 +167,7 @@ class BlockingRun(Blocking[foldlog.Run]):
         async def on(store: Store) -> Any:
             return await self._find(store).step(name, given, *args, **options)
 
-        with desk.served(self._thread.submit(on, _block.get())) as outcome:
+        with desk.served(self._thread.begin(on, _block.get())) as outcome:
             return cast(T, outcome.result())
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import foldlog
 from foldlog.blocking import BlockingStore
 from foldlog.blocking.bridge import StoreThread
+from foldlog.blocking.loop_thread import wait
 from foldlog.errors import ConfigurationError, Misuse
 from foldlog.opening import Store
 from foldlog.store.core import core_of
@@ -81,7 +82,7 @@ class _OnLoop:
                 "the event loop of this store is not running, so that blocking calls would wait "
                 "for ever: open the store with foldlog.blocking.connect()"
             )
-        return asyncio.run_coroutine_threadsafe(use(self._store), self._loop).result()
+        return wait(asyncio.run_coroutine_threadsafe(use(self._store), self._loop))
 
 
 class _OnThread:
@@ -91,7 +92,7 @@ class _OnThread:
         self._thread = thread
 
     async def acall(self, use: Use[T], *, until_closed: bool = False) -> T:
-        return await asyncio.wrap_future(self._thread.submit(use, until_closed=until_closed))
+        return await asyncio.wrap_future(self._thread.begin(use, until_closed=until_closed))
 
     def call(self, use: Use[T], *, until_closed: bool = False) -> T:
         return self._thread.call(use, until_closed=until_closed)

@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from foldlog.blocking.loop_thread import LoopThread
-from foldlog.errors import FoldlogError, StoreClosed
+from foldlog.errors import FoldlogError
 from foldlog.integrations.penguiflow.failures import Report
 from foldlog.integrations.penguiflow.line import Call, Line
 from foldlog.opening import Store
@@ -36,15 +36,12 @@ class Worker:
         return self._line.degraded
 
     async def read(self, call: Call[T]) -> T:
-        reading = self._thread.hand_over(
-            lambda loop: asyncio.run_coroutine_threadsafe(self._line.read(call), loop)
-        )
-        return await asyncio.wrap_future(reading)
+        return await asyncio.wrap_future(self._thread.submit(lambda line: line.read(call)))
 
     async def write(self, call: Call[T], report: Report) -> T:
         outcome = self._begin(call)
         try:
-            return await asyncio.wrap_future(outcome)
+            return await asyncio.shield(asyncio.wrap_future(outcome))
         except asyncio.CancelledError:
             outcome.add_done_callback(report.unheard)
             raise
@@ -70,28 +67,12 @@ class Worker:
         await asyncio.to_thread(self._thread.close)
 
     def _begin(self, call: Call[T]) -> Future[T]:
-        """Begin a write. Who waits for the outcome and is cancelled does not cancel the outcome."""
-        outcome: Future[T] = Future()
-        outcome.set_running_or_notify_cancel()  # from now on `cancel` does nothing to it
-        self._thread.hand_over(lambda loop: loop.call_soon_threadsafe(self._start, call, outcome))
-        return outcome
+        """Begin a write, which nobody cancels."""
 
-    def _start(self, call: Call[Any], outcome: Future[Any]) -> None:
-        try:
-            task = self._line.start(call)
-        except StoreClosed as error:
-            outcome.set_exception(error)
-        else:
-            task.add_done_callback(lambda ended: _pass_on(ended, outcome))
+        async def write(line: Line) -> T:
+            return await line.start(call)
 
-
-def _pass_on(ended: asyncio.Task[Any], outcome: Future[Any]) -> None:
-    if ended.cancelled():  # with its event loop
-        outcome.set_exception(StoreClosed())
-    elif (error := ended.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(ended.result())
+        return self._thread.submit(write)
 
 
 class _Done:
