@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import dropwhile, islice
 from typing import Any, Final
@@ -39,6 +40,20 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str | None = None
     author: str | None = None
     conversation: str = MAIN
+
+    @classmethod
+    def new(
+        cls, format: str, body: Any, *, role: str | None = None, author: str | None = None
+    ) -> Message:
+        """Return a message with an id of its own.
+
+        Appending it again, as after an outcome that nobody knows, has no effect. A step of a run
+        that is done again makes a new one, so that what it says then is not lost.
+
+        Args:
+            format, body, role, author: as the attributes.
+        """
+        return cls(os.urandom(16).hex(), format, body, role, author)
 
 
 class MessagesRemoved(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -72,6 +72,19 @@ async def test_an_answer_is_of_the_type_that_is_declared(store: foldlog.Store) -
         assert await run.ask("where", returns=Flight) == Flight("SK", 80)
 
 
+async def test_a_step_that_is_done_again_says_again_what_it_says(store: foldlog.Store) -> None:
+    async def work(found: str) -> None:
+        said = [foldlog.Message.new("plain", text, role="assistant") for text in ("found:", found)]
+        await store.append_messages(S, said)
+        await store.append_messages(S, said)  # as after an outcome that nobody knows
+
+    for found in ("one", "another"):
+        async with store.run(R, session_id=S, restart=True) as run:
+            await run.step("search", work, found)
+    bodies = [each.body for each in await store.list_messages(S)]
+    assert bodies == ["found:", "one", "found:", "another"]
+
+
 async def test_a_step_that_is_done_again_reports_again(store: foldlog.Store) -> None:
     async def work(found: str) -> None:
         kind = foldlog.UpdateType.PROGRESS

@@ -270,7 +270,7 @@ def _message(path: str, item: Any) -> Message:
     role = item.get("role")
     if not isinstance(role, str):
         role = "tool" if str(item.get("type")).endswith("_output") else "assistant"
-    return Message(os.urandom(16).hex(), FORMAT, dict(item), role=role)
+    return Message.new(FORMAT, dict(item), role=role)
 
 
 def _paused(token: str) -> Callable[[Store], Any]:
