@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,25 @@ async def test_an_entry_is_not_set_over_what_came_in_between(
     entry = await manager.get_agent_state("shop/1", "cart", Cart, consistency="strong")
     assert entry is not None
     assert entry.state == Cart(total=50)
+
+
+async def test_an_entry_that_was_set_is_the_callers_whoever_writes_next(
+    manager: Manager, open_manager: OpenManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, get = await open_manager(), manager.get_agent_state
+
+    async def overtaken(*args: Any, **options: Any) -> Any:
+        await put(other, "shop/1", 50)
+        return await get(*args, **options, consistency="strong")
+
+    monkeypatch.setattr(manager, "get_agent_state", overtaken)
+    mine = AgentStateEntry("shop/1", "cart", Cart, 0, Cart(total=1))
+    found = await manager.set_agent_state("shop/1", mine)
+    monkeypatch.undo()
+    assert found.state == Cart(total=1)
+    with pytest.raises(AppendConflict) as caught:
+        await manager.set_agent_state("shop/1", found)
+    assert caught.value.expected == found.version
 
 
 async def test_a_runtime_has_state_of_its_own(manager: Manager, open_manager: OpenManager) -> None:

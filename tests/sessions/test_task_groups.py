@@ -218,6 +218,26 @@ async def test_who_waits_for_a_group_hears_of_its_end(
         assert (await other.wait_for_group("g")).status == "complete"
 
 
+async def test_who_waits_for_a_group_of_a_session_that_is_cleared_is_told(
+    session: Session, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await grouped(session, "a")
+    looked, read = asyncio.Event(), session._read
+
+    async def noted(consistency: Any) -> Any:
+        state = await read(consistency)
+        looked.set()
+        return state
+
+    monkeypatch.setattr(session, "_read", noted)
+    waiting = asyncio.create_task(session.wait_for_group("g"))
+    await looked.wait()
+    await store.clear_session("s")
+    async with asyncio.timeout(20):
+        with pytest.raises(foldlog.NotFound):
+            await waiting
+
+
 async def test_who_waits_for_a_group_does_not_mistake_a_task_for_it(
     session: Session, open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +256,6 @@ async def test_who_waits_for_a_group_does_not_mistake_a_task_for_it(
     waiting = asyncio.create_task(waiter.wait_for_group("g"))
     await looked.acquire()
     await session.start_task("g")
-    await looked.acquire()  # it has heard of that
     await session.complete_task("g")
     assert (await waiting).status == "complete"
 

@@ -175,6 +175,25 @@ async def test_a_manager_opens_a_session_once(store: foldlog.Store) -> None:
         assert (await manager.get_or_create("s")).get_task("task").status is TaskStatus.RUNNING
 
 
+async def test_an_open_session_waits_for_no_other_that_opens(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SessionManager(state_store=store) as manager:
+        found, began, go_on = await manager.get_or_create("s"), asyncio.Event(), asyncio.Event()
+
+        async def hydrate(_: Session) -> None:
+            began.set()
+            await go_on.wait()
+
+        monkeypatch.setattr(Session, "hydrate", hydrate)
+        opening = asyncio.create_task(manager.get_or_create("other"))
+        await began.wait()
+        async with asyncio.timeout(5):
+            assert await manager.get_or_create("s") is found
+        go_on.set()
+        await opening
+
+
 async def test_an_id_is_spawned_once(session: Session, open_session: OpenSession) -> None:
     actors = [session, await open_session()]
     results = await asyncio.gather(

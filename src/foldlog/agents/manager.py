@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from foldlog.agents.ledger import Commit, Ledger, Write
@@ -160,9 +161,14 @@ class AgentStates(Generic[R]):
             actual = await ctx.version_of(state.key)
             if actual != state.version:
                 raise AppendConflict(f"{ctx.scope} {state.key}", state.version, actual)
+            before = ctx.version
             ctx.update(state.key, state.state)
+            await ctx.complete()
+        made = ctx.version
         now = await self.get_agent_state(scope, state.key, state.type_)
-        return state if now is None else now
+        if now is None or (made != before and now.version != made):
+            return replace(state, version=made or state.version)  # others have written since
+        return now
 
     @_operation(writes=True)
     async def delete(self, scope: Scope) -> None:

@@ -46,6 +46,9 @@ class SessionManager:
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
+        found = self._sessions.get(session_id)
+        if found is not None:
+            return found
         async with self._turn:
             found = self._sessions.get(session_id)
             if found is None:

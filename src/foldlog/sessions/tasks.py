@@ -23,7 +23,7 @@ from foldlog.sessions.models import ContextPatch, MergeStrategy, TaskGroup
 from foldlog.sessions.writing import SessionWriter, called, named, new_id
 from foldlog.store.payloads import encode
 from foldlog.store.updates import UPDATES
-from foldlog.views import Consistency
+from foldlog.views import Consistency, watching
 from foldlog_projections import tasks, updates
 from foldlog_projections.sessions import session
 
@@ -352,18 +352,13 @@ class SessionTasks(SessionWriter):
             group_id: the group.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: there is none of that id, or the session was cleared.
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
-        latest = await self._store.list_updates(self.session_id, limit=1, consistency="strong")
-        since = latest[-1].update_id if latest else None
-        group = (await self._read("strong")).group(group_id)
-        if group.ended_at is not None:
-            return group
-        async with aclosing(
-            self._store.watch_updates(self.session_id, after=since, task_id=group_id)
-        ) as coming:
-            async for _ in coming:  # usually the group's end; a task may have the same id
+        subject = self._core.subject(session.kind, self.session_id)
+        advances = watching.advances(self._core.hot_views, session.kind, subject)
+        async with aclosing(advances) as changes:
+            async for _ in changes:
                 group = (await self._read("strong")).group(group_id)
                 if group.ended_at is not None:
                     break
