@@ -45,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     def new(
         cls, format: str, body: Any, *, role: str | None = None, author: str | None = None
     ) -> Message:
-        """Return a message with an id of its own.
+        """Return a message with a fresh id.
 
         Appending it again, as after an outcome that nobody knows, has no effect. A step of a run
         that is done again makes a new one, so that what it says then is not lost.

@@ -32,7 +32,7 @@ class Messages(Primitives):
 
         Args:
             session_id: the session.
-            messages: the messages; `Message.new` makes one with an id of its own.
+            messages: the messages; `Message.new` makes one with a fresh id.
             conversation: to which of the session's conversations.
             expected: the conversation's `version` that you have seen. If it has another one,
                 nothing is added. None: whatever it is.
