@@ -25,7 +25,7 @@ class LocalServer:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         [self._port] = free_ports(1)
         self._password = secrets.token_hex(16)
         self._process: asyncio.subprocess.Process | None = None
@@ -53,12 +53,12 @@ class LocalServer:
         assert self._process is None, "it runs already"
         binary = nats_server()
         assert binary is not None, "no nats-server is installed here"
-        self._directory.mkdir(parents=True, exist_ok=True)
-        config = self._directory / "nats.conf"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config = self.directory / "nats.conf"
         config.write_text(
             f'listen: "127.0.0.1:{self._port}"\n'
             f'authorization {{ user: test, password: "{self._password}" }}\n'
-            f'jetstream {{ store_dir: "{self._directory}", sync_interval: always }}\n'
+            f'jetstream {{ store_dir: "{self.directory}", sync_interval: always }}\n'
         )
         process = self._process = await asyncio.create_subprocess_exec(
             binary, "-c", str(config), stderr=asyncio.subprocess.PIPE

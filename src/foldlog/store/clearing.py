@@ -7,7 +7,7 @@ of the removed records had drafted up to then. What stands before it is purged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -19,7 +19,7 @@ from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.kind import Key, Kind
 from foldlog.log.blobs import BlobName
-from foldlog.log.port import Append
+from foldlog.log.port import Append, Log
 from foldlog.store.blobs import blobs_in
 from foldlog.store.core import DECIDE_SECONDS, Core
 from foldlog.store.decisions import Attempts
@@ -39,7 +39,7 @@ _WRITERS: Final = 1_000
 
 _BURIED_AT_ONCE: Final = 250
 
-ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 3
 """How often a tombstone waits for a writer: from then on it stands wherever the view ends."""
 
 _decode: Final = msgspec.msgpack.Decoder(Cleared).decode
@@ -56,13 +56,18 @@ Area = Key[Any] | Prefix
 """One view, or all of a kind whose keys begin alike."""
 
 
+Named = tuple[str, tuple[str, ...]]
+"""The name of a kind, and keys."""
+
+
 @dataclass(slots=True)
 class Holding(Generic[S]):
     """What one view holds by itself, without what a fork shares with its origin.
 
     `head` is the sequence at which it ends, `tombstone` that of the tombstone with which it begins.
     `removed` has the counter of each writer's last draft, `blobs` the names of its large values,
-    `pointers` the views that say where something of it is or was.
+    `pointers` the views that say where something of it is or was. `named_before` has what it named
+    before a tombstone: it is stored until all of that is gone.
     `count` and `payload_bytes` are of the envelopes that take effect.
     """
 
@@ -75,7 +80,8 @@ class Holding(Generic[S]):
     removed: dict[str, int] = field(default_factory=dict)
     refused: bytes = b""
     blobs: set[str] = field(default_factory=set)
-    pointers: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    pointers: set[Named] = field(default_factory=set)
+    named_before: dict[Named, None] = field(default_factory=dict)
     count: int = 0
     payload_bytes: int = 0
 
@@ -83,6 +89,13 @@ class Holding(Generic[S]):
     def is_empty(self) -> bool:
         """Whether there is nothing but perhaps a tombstone."""
         return not (self.count or self.is_forked or self.is_damaged)
+
+    @property
+    def named(self) -> dict[Named, None]:
+        """The views that it says are its session's, those of before a tombstone included."""
+        owns = self.key.kind.owns
+        now = () if owns is None else owns(self.folded.state)
+        return self.named_before | dict.fromkeys(now)
 
     def take(self, envelope: Recorded) -> None:
         """Take in the next envelope, in the order of the log."""
@@ -97,6 +110,7 @@ class Holding(Generic[S]):
                     self.removed[writer] = max(n, self.removed.get(writer, 0))
                 self.refused += tombstone.refused
             self.tombstone, self.count, self.is_forked = envelope.seq, 0, False
+            self.named_before = self.named
             self.blobs.clear()
             self.pointers.clear()
         elif envelope.type == FORKED:
@@ -112,22 +126,22 @@ class Holding(Generic[S]):
             step(self.key.kind, self.folded, envelope)
 
 
-Check = Callable[[Sequence[Holding[Any]]], None]
-"""Is given what was read, and raises where it must not go."""
+Buried = Mapping[Area, Sequence[Holding[Any]]]
+"""What the views of areas held when their tombstones were appended."""
 
 OnEnvelope = Callable[[Key[Any], Recorded], None]
 """Hears of each envelope that a view holds by itself."""
 
 
 async def read_holdings(
-    core: Core, area: Area, on_envelope: OnEnvelope | None = None
+    core: Core, area: Area, on_envelope: OnEnvelope | None = None, *, log: Log | None = None
 ) -> list[Holding[Any]]:
-    """Read what views hold: all that can be read of it.
+    """Read what views hold: all that can be read of it, by a log; None: what forks share left out.
 
     Raises:
         LogUnavailable, StoreClosed: the log did not answer.
     """
-    found = dict[str, Holding[Any]]()
+    found, log = dict[str, Holding[Any]](), log or core.log
 
     def take(name: str, key: Key[Any] | None, envelopes: Sequence[Recorded]) -> None:
         if name not in found:
@@ -142,24 +156,24 @@ async def read_holdings(
         subject = core.subject(area.kind, *area.keys)
         held = found[subject.name] = Holding(area, start(area.kind))
         try:
-            async with aclosing(core.log.read(subject)) as whole:
+            async with aclosing(log.read(subject)) as whole:
                 async for records in whole:
                     for record in records:
                         take(subject.name, area, record.envelopes)
         except LogCorrupt:
             held = found[subject.name] = Holding(area, start(area.kind), is_damaged=True)
-            async with aclosing(readable(core.log, subject)) as pages:
+            async with aclosing(readable(log, subject)) as pages:
                 async for envelopes in pages:
                     take(subject.name, area, envelopes)
         return [held]
     try:
-        async with aclosing(core.log.read(where(core, area))) as branch:
+        async with aclosing(log.read(where(core, area))) as branch:
             async for records in branch:
                 for record in records:
                     take(record.subject, None, record.envelopes)
     except LogCorrupt:
         keys = await core.keys(area.kind, area.keys)
-        each = await side_by_side(keys, lambda key: read_holdings(core, key, on_envelope))
+        each = await side_by_side(keys, lambda key: read_holdings(core, key, on_envelope, log=log))
         return [holding for [holding] in each]
     return list(found.values())
 
@@ -169,32 +183,53 @@ async def clear(
     areas: Sequence[Area],
     *,
     overwrite: bool = True,
-    check: Check | None = None,
-    decides: bool = False,
+    check: Callable[[Any], None] | None = None,
     on_envelope: OnEnvelope | None = None,
     always: bool = False,
 ) -> list[Holding[Any]]:
     """Remove views of one shard with their large values and entries; return what they held.
 
-    1. Read what they hold; remove their pointers, and large values that no record names. 2. Append
-    a tombstone to each, where the reading ended, and take it off its lists: of up to 250 views all
-    at once, so that what is saved in several of them together is removed whole or not at all.
-    3. Purge what stands before the tombstones, and the large values that it named. Clearing again
-    finishes what was interrupted. Views that are written to all the time get their tombstones
-    wherever they end; of what came in between, late repeats and large values may remain.
+    Clearing again finishes what was interrupted.
 
     Args:
         overwrite: see `Log.purge`.
-        check: is given what was read; what it raises is raised, and nothing more is removed.
-        decides: `check` decides whether they go: nothing goes that it has not seen.
-        on_envelope: hears of each envelope, and again after a conflict.
-        always: append tombstones also where nothing is held.
+        check, on_envelope, always: see `bury`.
 
     Raises:
         LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
     """
+    buried = await bury(core, areas, check=check, on_envelope=on_envelope, always=always)
+    await purge(core, buried, overwrite=overwrite, on_envelope=on_envelope)
+    return [each for holdings in buried.values() for each in holdings]
+
+
+async def bury(
+    core: Core,
+    areas: Sequence[Area],
+    *,
+    check: Callable[[Any], None] | None = None,
+    on_envelope: OnEnvelope | None = None,
+    always: bool = False,
+) -> Buried:
+    """Have views of one shard begin anew, all at once; return what they held.
+
+    1. Read what they hold; remove their pointers, and large values that no record names. 2. Append
+    a tombstone to each, where the reading ended, and take it off its lists: up to 250 at once, so
+    that what is saved in several of them together goes as a whole, or stays. Views that are written
+    to all the time get their tombstones wherever they end; of what came in between, late repeats
+    and large values may remain.
+
+    Args:
+        check: is given the state of a single view; what it raises is raised, and nothing is
+            removed.
+        on_envelope: hears of each envelope, and again after a conflict.
+        always: append tombstones also where nothing is held.
+
+    Raises:
+        LogUnavailable, LogCorrupt, AppendUnknown: some may have begun anew.
+    """
     attempts, heads, count = Attempts(DECIDE_SECONDS), list[int](), 0
-    blobs, held = core.backend.blobs, dict[Key[Any], Holding[Any]]()
+    blobs = core.backend.blobs
     stored = [
         await blobs.names(where(core, area).name, partial=True) if area.kind.has_blobs else []
         for area in areas
@@ -203,61 +238,57 @@ async def clear(
         found = await side_by_side(areas, lambda area: read_holdings(core, area, on_envelope))
         read = [each for holdings in found for each in holdings]
         if check is not None:
-            check(read)
-        for each in read:
-            if not each.is_empty or each.key not in held:  # it may have gone before a conflict
-                held[each.key] = each
+            check(read[0].folded.state)
         # Where a subject ends with what cannot be read, nobody knows where it ends.
         before_conflict, heads = heads, [each.head for each in read]
         try:
             loose = [_loose(core, *each) for each in zip(stored, found, strict=True)]
             # Their saves have died, or store them again when their records are there.
             await side_by_side(chain(*loose), lambda each: blobs.delete(*each))
-            if not decides:  # else it may yet refuse, after a conflict
+            if check is None:  # else it may yet refuse, after a conflict
                 await _remove_pointers(core, read)
-            buried = [
+            going = [
                 each
                 for names, holdings in zip(loose, found, strict=True)
                 if always or names or not all(held.is_empty for held in holdings)
                 for each in holdings
             ]
-            may_wait = decides or count < ATTEMPTS
-            await _bury(core, buried, is_known=may_wait and before_conflict != heads)
+            may_wait = check is not None or count < _ATTEMPTS
+            await _bury(core, going, is_known=may_wait and before_conflict != heads)
             break
         except AppendConflict as conflict:
             count += 1
             await attempts.pause(conflict)
-    if decides:
+    if check is not None:
         await _remove_pointers(core, read)
-
-    async def purge(which: tuple[Area, list[Holding[Any]]]) -> None:
-        await _purge(core, *which, overwrite=overwrite, on_envelope=on_envelope)
-
-    await side_by_side(zip(areas, found, strict=True), purge)
-    return list(held.values())
+    return dict(zip(areas, found, strict=True))
 
 
-async def _purge(
+async def purge(
     core: Core,
-    area: Area,
-    holdings: Sequence[Holding[Any]],
+    buried: Buried,
     *,
-    overwrite: bool,
-    on_envelope: OnEnvelope | None,
+    overwrite: bool = True,
+    on_envelope: OnEnvelope | None = None,
 ) -> None:
-    """Purge what stands before the tombstones of an area, and the large values that it named."""
-    before = min((each.tombstone for each in holdings), default=0)
-    if not before:
-        return
-    for key in await _begun_since(core, area, holdings, before):  # else without a trace
-        await clear(core, [key], overwrite=overwrite, on_envelope=on_envelope)
-    await core.forked_log.purge(where(core, area), before=before, overwrite=overwrite)
-    if not area.kind.latest_only:
-        for each in holdings:
-            await core.hot_views.forget(_subject(core, each), overwrite=overwrite)
-    # Not all that are there: somebody may save anew by now.
-    named = [(_subject(core, each).name, name) for each in holdings for name in each.blobs]
-    await side_by_side(named, lambda each: core.backend.blobs.delete(*each))
+    """Purge what stands before tombstones, and large values that it named. Errors as `clear`."""
+
+    async def purge_area(which: tuple[Area, Sequence[Holding[Any]]]) -> None:
+        area, holdings = which
+        before = min((each.tombstone for each in holdings), default=0)
+        if not before:
+            return
+        for key in await _begun_since(core, area, holdings, before):  # else without a trace
+            await clear(core, [key], overwrite=overwrite, on_envelope=on_envelope)
+        await core.forked_log.purge(where(core, area), before=before, overwrite=overwrite)
+        if not area.kind.latest_only:
+            for each in holdings:
+                await core.hot_views.forget(_subject(core, each), overwrite=overwrite)
+        # Not all that are there: somebody may save anew by now.
+        named = [(_subject(core, each).name, name) for each in holdings for name in each.blobs]
+        await side_by_side(named, lambda each: core.backend.blobs.delete(*each))
+
+    await side_by_side(buried.items(), purge_area)
 
 
 def _loose(

@@ -7,7 +7,7 @@ the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,12 +16,19 @@ from foldlog.errors import LogCorrupt, SessionHasForks
 from foldlog.kind import Key, Kind
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
-from foldlog.store.clearing import Area, Prefix, clear, read_what_can_be
+from foldlog.store.clearing import (
+    Area,
+    Holding,
+    Named,
+    Prefix,
+    clear,
+    read_holdings,
+    read_what_can_be,
+)
 from foldlog.store.core import Core
 from foldlog.store.decisions import At, Decided, decide_drafts
 from foldlog.store.payloads import dump, encode
 from foldlog.views import Consistency, refold
-from foldlog.views.fold import salvage
 from foldlog_projections import lineage
 from foldlog_projections.fold import start, step
 from foldlog_projections.folds import all_records, every
@@ -46,28 +53,36 @@ def origin_log(core: Core, began: Began) -> Log:
     return core.log_at(LogPosition.parse(began.position))
 
 
-async def owned_by(core: Core, session_id: str, origin: Began | None) -> list[Area]:
+async def owned_by(
+    core: Core,
+    session_id: str,
+    origin: Began | None,
+    *,
+    by: Callable[[Holding[Any]], Iterable[Named]] = lambda held: held.named,
+) -> list[Area]:
     """All that is a session's, what it only shares with its origin left out.
 
     Those that kinds declare as a session's; those that such views name in turn; and those of
-    the traces that they name. What names others stands last.
+    the traces that they name.
+
+    Args:
+        by: what counts of that which a view names.
     """
     found = dict[Area, None]()
     log = core.forked_log
     for kind in core.kinds.values():
         area = None if kind.of is not None else area_of(kind, session_id)
         if area is not None:
-            await _add_owned(core, found, area, log)
+            await _add_owned(core, found, area, log, by)
     shared = await shared_by(core, origin)
     found = {area: None for area in found if area not in shared}
     whole = {(area.kind, area.keys) for area in found if isinstance(area, Prefix)}
-    single = (
+    return [
         area
         for area in found
         if isinstance(area, Prefix)
         or not any((area.kind, area.keys[:n]) in whole for n in range(1, len(area.keys)))
-    )
-    return sorted(single, key=lambda area: area.kind.owns is not None)
+    ]
 
 
 async def shared_by(core: Core, origin: Began | None) -> dict[Area, None]:
@@ -76,7 +91,7 @@ async def shared_by(core: Core, origin: Began | None) -> dict[Area, None]:
     for kind in session_kinds(core) if origin is not None else ():
         if kind.owns is not None and origin is not None:
             area = kind(origin.session_id)
-            await _add_owned(core, shared, area, origin_log(core, origin))
+            await _add_owned(core, shared, area, origin_log(core, origin), lambda held: held.named)
             shared.pop(area)
     return shared
 
@@ -133,17 +148,24 @@ async def state_of(core: Core, key: Key[S], consistency: Consistency = "session"
     return folded.state
 
 
-async def _add_owned(core: Core, found: dict[Area, None], area: Area, log: Log) -> None:
-    """Enter an area, and all that its state names, by the log given."""
+async def _add_owned(
+    core: Core,
+    found: dict[Area, None],
+    area: Area,
+    log: Log,
+    by: Callable[[Holding[Any]], Iterable[Named]],
+) -> None:
+    """Enter an area, and all that it names, by the log given."""
     if area in found:
         return
     found[area] = None
     if area.kind.owns is not None and isinstance(area, Key):
-        for each in areas_named(core, area.kind.owns(await state_in(core, log, area))):
-            await _add_owned(core, found, each, log)
+        [held] = await read_holdings(core, area, log=log)
+        for each in areas_named(core, by(held)):
+            await _add_owned(core, found, each, log, by)
 
 
-def areas_named(core: Core, named: Iterable[tuple[str, tuple[str, ...]]]) -> list[Area]:
+def areas_named(core: Core, named: Iterable[Named]) -> list[Area]:
     """What a state names: traces, and other views."""
     found = list[Area]()
     for name, keys in named:
@@ -152,15 +174,6 @@ def areas_named(core: Core, named: Iterable[tuple[str, tuple[str, ...]]]) -> lis
         else:
             found.append(key_named(core, name, keys))
     return found
-
-
-async def state_in(core: Core, log: Log, key: Key[S]) -> S:
-    """The state of a view by a log, of all that can be read of it."""
-    subject = core.subject(key.kind, *key.keys)
-    try:
-        return (await refold(log, key.kind, subject)).state
-    except LogCorrupt:
-        return (await salvage(log, key.kind, subject)).state
 
 
 def key_named(core: Core, name: str, keys: tuple[str, ...]) -> Key[Any]:

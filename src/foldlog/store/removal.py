@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -25,21 +25,20 @@ from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
 from foldlog.store.blobs import LargeValues, loose_blobs
 from foldlog.store.clearing import (
-    ATTEMPTS,
     Area,
-    Check,
     Holding,
     OnEnvelope,
     Prefix,
+    bury,
     bury_unread,
     clear,
+    purge,
     side_by_side,
     where,
 )
 from foldlog.store.core import Capability, Core
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import (
-    area_of,
     close_lineage,
     leave_origin,
     lineage_of,
@@ -51,18 +50,6 @@ from foldlog.subjects import Subject
 from foldlog_projections import lineage
 
 S = TypeVar("S")
-
-
-class _Grown(Exception):
-    """What names others has grown since the others were looked for."""
-
-
-def _unless_grown(seen: Mapping[Key[Any], int]) -> Check:
-    def check(found: Sequence[Holding[Any]]) -> None:
-        if any(seen.get(each.key, each.head) != each.head for each in found):
-            raise _Grown
-
-    return check
 
 
 class Removal(Capability):
@@ -122,20 +109,8 @@ class Removal(Capability):
             raise SessionHasForks(session_id, sorted(forks))
         # A fork may read its origin's view as long as its own was not cleared.
         always = callable(area.kind.owner)
-
-        def decide(found: Sequence[Holding[Any]]) -> None:
-            if check is not None:
-                check(found[0].folded.state)
-
         async with self._removing([area]):
-            await clear(
-                self._core,
-                [area],
-                overwrite=overwrite,
-                check=decide,
-                decides=check is not None,
-                always=always,
-            )
+            await clear(self._core, [area], overwrite=overwrite, check=check, always=always)
 
     @asynccontextmanager
     async def _removing(self, areas: Sequence[Area]) -> AsyncIterator[None]:
@@ -185,50 +160,31 @@ class Removal(Capability):
         # At once, also inside `atomic()`, as all that follows. Its sequence is the generation.
         marked = Append(marker, (draft(CLEARED, b"\xc0", id="session"),))
         [generation] = await self._core.append_at_once([marked])
-        held, done = list[Holding[Any]](), dict[Area, None]()
-
-        async def remove(areas: Iterable[Area], check: Check | None = None) -> None:
-            for _, together in groupby(sorted(areas, key=self._turn), self._turn):
-                some = list(together)
-                async with self._removing(some):
-                    held.extend(await clear(self._core, some, check=check, on_envelope=on_envelope))
-
-        for attempts_left in reversed(range(ATTEMPTS)):
-            seen = await self._heads_of_owners(session_id)
-            areas = await owned_by(self._core, session_id, origin)
-            done |= dict.fromkeys(areas)
-            with suppress(_Grown):
-                await remove(areas, _unless_grown(seen) if attempts_left else None)
-                break
-        # What was saved meanwhile in views that only a list named, which is gone.
-        await remove(each for each in done if each != area_of(each.kind, session_id))
+        # What stands elsewhere goes afterwards: what leads there is read from what is left of it.
+        areas = await owned_by(self._core, session_id, origin)
+        own = [each for each in areas if self._shard(each) == marker.shard]
+        async with self._removing(own):
+            buried = await bury(self._core, own, on_envelope=on_envelope)
+            held = [each for holdings in buried.values() for each in holdings]
+            naming = {each: buried[each] for each in own if each.kind.owns is not None}
+            others = {each: buried[each] for each in own if each not in naming}
+            await purge(self._core, others, on_envelope=on_envelope)
+            left = await owned_by(self._core, session_id, origin, by=lambda held: held.named_before)
+            rest = [each for each in left if each not in buried]
+            for _, each in groupby(sorted(rest, key=self._shard), self._shard):
+                together = list(each)
+                async with self._removing(together):
+                    held += await clear(self._core, together, on_envelope=on_envelope)
+            await purge(self._core, naming, on_envelope=on_envelope)
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:
             await leave_origin(self._core, session_id, origin)
             await clear(self._core, [lineage.kind(session_id)])
         await self._core.forked_log.purge(marker, before=generation)
-        return generation, list(done), held
+        return generation, [*own, *rest], held
 
-    def _turn(self, area: Area) -> tuple[bool, int]:
-        """What goes together, and when: what names others last, so that another clearing can
-        finish an interrupted one."""
-        return area.kind.owns is not None, where(self._core, area).shard
-
-    async def _heads_of_owners(self, session_id: str) -> dict[Key[Any], int]:
-        """Where the views of a session that name others end.
-
-        What is saved in one of them and in others together, while the others go, grows it.
-        """
-        heads = dict[Key[Any], int]()
-
-        async def find(key: Key[Any]) -> None:
-            with suppress(LogCorrupt):  # then nobody knows where it ends
-                last = await self._core.forked_log.last(self._core.subject_of(key))
-                heads[key] = 0 if last is None else last.seq
-
-        owners = [kind(session_id) for kind in session_kinds(self._core) if kind.owns is not None]
-        await side_by_side(owners, find)
-        return heads
+    def _shard(self, area: Area) -> int:
+        return where(self._core, area).shard
 
     @operation(nothing, writes=True)
     async def clear(self, namespace: str) -> None:

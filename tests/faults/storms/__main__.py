@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults.storms.archive import archiver_kills, archiver_steps
+from tests.faults.storms.clearings import clearings
 from tests.faults.storms.cluster import lagging_kills, node_kills
 from tests.faults.storms.figures import Figures
 from tests.faults.storms.frozen import frozen
@@ -45,6 +46,7 @@ STORMS = {
     "lagging": Storm(lambda path, size, seed: lagging_kills(size, seed), 20),
     "archive": Storm(archiver_kills, 200),
     "archive-steps": Storm(lambda path, size, seed: archiver_steps(path, size, seed=seed), 1),
+    "clearings": Storm(clearings, 1000),
     "runs": Storm(run_kills, 1000),
     "frozen": Storm(lambda path, size, seed: frozen(size, seed), 10),
 }

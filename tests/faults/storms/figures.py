@@ -36,7 +36,11 @@ class Figures(msgspec.Struct):
             kept = Path(tempfile.gettempdir(), name)
             kept.write_bytes(msgspec.json.encode(history))
             self.broken += [*broken, Violation("kept", str(kept))]
-        sys.stderr.write(f"{self}\n")  # one that is stopped early has told so much
+        self.tell()
+
+    def tell(self) -> None:
+        """Say what has been found so far: a storm that is stopped early has told so much."""
+        sys.stderr.write(f"{self}\n")
 
     def took(self, what: str, seconds: float) -> None:
         """Note how long something took."""
