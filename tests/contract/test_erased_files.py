@@ -16,6 +16,7 @@ from pydantic import BaseModel
 import foldlog
 from foldlog import ArtifactScope
 from foldlog.envelope import draft
+from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.asking import ask
 from foldlog.scoped import Scope
 from foldlog.store.spool import Drafts, Place
@@ -83,6 +84,25 @@ async def test_what_was_overwritten_or_removed_is_on_the_disk(
         monkeypatch.setattr(os, "fsync", noted)
         assert (await store.erase_session("session")).on_disk == 0
         assert (before & files_and_folders(tmp_path)) - synced == set()
+
+
+async def test_a_record_that_a_killed_server_did_not_overwrite_is_told(tmp_path: Path) -> None:
+    """It notes first that the record is gone: here, it is asked to do no more than that."""
+    async with foldlog.connect(path=tmp_path) as store:
+        for n in range(3):
+            await fill(store, "session", SECRET, range(n, n + 1))
+        await fill(store, "other", "public", range(3))
+        log = jetstream(store)
+        assert log is not None
+        last = await log.last(store._core.subject("updates", "session"))
+        assert last is not None
+        verb = f"STREAM.MSG.DELETE.{(await log.info()).streams[0].name}"
+        only_noted = {"seq": last.seq, "no_erase": True}
+        await ask(log.connection, verb, wire.Answer, only_noted, timeout=5)
+        for _ in range(2):
+            assert (await store.erase_session("session")).on_disk
+            assert files_with(tmp_path) != []
+        assert (await store.erase_session("other")).on_disk == 0
 
 
 def files_and_folders(directory: Path) -> set[str]:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from foldlog.disk import sync
 from foldlog.envelope import CLEARED
 from foldlog.kind import Key
+from foldlog.log.embedded.blocks import count_records
 from foldlog.store.clearing import Area, where
 from foldlog.store.operation import operation
 from foldlog.store.ownership import key_named
@@ -46,8 +47,9 @@ class Erased:
         looked_at: how many views were read back.
         readable: what can still be read: nothing, unless somebody saved meanwhile.
         on_disk: parts of the session that files of the embedded server's data directory hold: 0,
-            unless somebody else has saved the same. None: nothing was looked for, because the
-            server is elsewhere or there was nothing to remove.
+            unless somebody else has saved the same, or the server was killed while it removed
+            some: these bytes stay until it rewrites their block. None: nothing was looked for,
+            because the server is elsewhere or there was nothing to remove.
     """
 
     session_id: str
@@ -149,10 +151,16 @@ class Erasure(Removal):
                 traces[area.keys[0]] = None
         views = list(dict.fromkeys(each.key for each in held))
         pointers = {key_named(self._core, *pair) for each in held for pair in each.pointers}
-        on_disk = None
+        names = {self._core.subject_of(key).name.encode() for key in views}
+        on_disk, records = None, Counter[bytes]()
         if self._core.backend.server is not None:
             directory = self._core.backend.server.path
             on_disk = await asyncio.to_thread(fragments.found_below, directory)
+            records = await asyncio.to_thread(count_records, directory, names)
+        readable, stored = await self._read_back([*areas, *pointers], views)
+        # Records that the log does not have and the files do: a killed server left them.
+        if left := (records - stored).total():
+            on_disk = (on_disk or 0) + left
         return Erased(
             session_id=session_id,
             removed=dict(sorted(removed.items())),
@@ -161,17 +169,20 @@ class Erasure(Removal):
             traces=tuple(traces),
             generation=generation,
             looked_at=len(views),
-            readable=tuple(sorted(await self._read_back([*areas, *pointers], views))),
+            readable=tuple(sorted(readable)),
             on_disk=on_disk,
         )
 
-    async def _read_back(self, areas: Sequence[Area], keys: Sequence[Key[Any]]) -> set[str]:
-        """The names of what is not gone."""
-        readable = set[str]()
+    async def _read_back(
+        self, areas: Sequence[Area], keys: Sequence[Key[Any]]
+    ) -> tuple[set[str], Counter[bytes]]:
+        """The names of what is not gone, and how many records each subject has."""
+        readable, stored = set[str](), Counter[bytes]()
         snapshots = self._core.hot_views.snapshots
         for area in areas:
             subject = where(self._core, area)
             async for page in self._core.log.read(subject):
+                stored.update((record.subject or subject.name).encode() for record in page)
                 readable |= {
                     f"{record.subject or subject.name} at sequence {record.seq}"
                     for record in page
@@ -187,4 +198,4 @@ class Erasure(Removal):
             subject = self._core.subject(key.kind, *key.keys)
             if snapshots is not None and await snapshots.store.holds(subject):
                 readable.add(f"the snapshot of {subject.name}")
-        return readable
+        return readable, stored
