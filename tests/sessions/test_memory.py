@@ -82,8 +82,8 @@ async def test_a_memory_is_taken_up_as_the_log_has_it(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not as pushes have told so far, or a worker would save over what another one did."""
+    await kept(await store.session("s"), "truncation")
     session = await store.session("s")
-    await kept(session, "truncation")
     last, asked = store._core.log.last, list[Any]()
 
     async def noted(*args: Any, **options: Any) -> Any:
@@ -94,6 +94,16 @@ async def test_a_memory_is_taken_up_as_the_log_has_it(
     memory = await session.memory(config("truncation"), key="k")
     assert messages(memory.state.turns) == ["q3", "q4"]
     assert asked == [True]
+
+
+async def test_a_session_has_one_memory_of_a_key(session: Session) -> None:
+    chosen = config("truncation")
+    one, two = [await session.memory(chosen, key="k") for _ in range(2)]
+    await asyncio.gather(one.add_turn(turn("one")), two.add_turn(turn("two")))
+    again = await session.memory(chosen, key="k")
+    assert sorted(messages(again.state.turns)) == ["qone", "qtwo"]
+    with pytest.raises(foldlog.Misuse, match="in use"):
+        await session.memory(config("none"), key="k")
 
 
 async def test_a_digest_is_shown_if_it_is_wanted(session: Session) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Self
 
-from foldlog.errors import PayloadError
+from foldlog.errors import Misuse, PayloadError
 from foldlog.models import (
     StateUpdate,
     SteeringEvent,
@@ -61,7 +61,7 @@ class Session(SessionTasks):
         telemetry_sink: TaskTelemetrySink | None = None,
     ) -> None:
         super().__init__(session_id, state_store, telemetry_sink)
-        self._memories: list[ShortTermMemory] = []
+        self._memories: dict[str, tuple[ShortTermMemory, tuple[object, ...]]] = {}
 
     # Reading.
 
@@ -153,12 +153,12 @@ class Session(SessionTasks):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        for each in self._memories:
+        for each, _ in self._memories.values():
             await each.close()  # else one could save, meanwhile, what is being removed
         try:
             await self._store.clear_session(self.session_id)
         finally:
-            for each in self._memories:
+            for each, _ in self._memories.values():
                 await each.hydrate()
         await self._read("strong")
 
@@ -446,8 +446,10 @@ class Session(SessionTasks):
     ) -> ShortTermMemory:
         """Return a short-term memory, as it was last saved. It ends with this session.
 
+        A session has one memory of a key: who asks for it again gets the same one.
+
         Args:
-            config: how the memory works.
+            config: how the memory works; asked again, as at first.
             key: the memory's key. None: what `config.isolation` finds in the tool context.
             tool_context: None: that of the session's context.
             summarizer: a coroutine function that makes summaries: needed for "rolling_summary".
@@ -458,14 +460,20 @@ class Session(SessionTasks):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: the tool context lacks a part of the key.
             ConfigurationError: rolling summaries need a summarizer.
+            Misuse: the memory is in use with another config, summarizer or `on_health`.
         """
         if key is None:
             key = config.isolation.key(tool_context or self.context.tool_context)
-        found = ShortTermMemory(
-            config, self._store, key, summarizer=summarizer, on_health=on_health
-        )
-        await found.hydrate()
-        self._memories.append(found)
+        how = config, summarizer, on_health
+        if key not in self._memories:
+            found = ShortTermMemory(
+                config, self._store, key, summarizer=summarizer, on_health=on_health
+            )
+            await found.hydrate()
+            self._memories.setdefault(key, (found, how))  # somebody may have been faster
+        found, at_first = self._memories[key]
+        if how != at_first:
+            raise Misuse(f"the memory {key!r:.80} is in use in another way: use that one")
         return found
 
     async def close(self) -> None:
@@ -474,7 +482,7 @@ class Session(SessionTasks):
         Closing again does nothing. Raises nothing.
         """
         try:
-            for each in self._memories:
+            for each, _ in self._memories.values():
                 await each.close()
         finally:
             await self.telemetry.close()
