@@ -14,8 +14,8 @@ A script, run by path with ``python -I -S`` so that it is up in milliseconds:
 # 2. SIGCHLD, nats-server ended: end too. The next member that notices starts both again.
 # 3. SIGALRM, every second: look for two faults that nats-server does not recover from by itself.
 #    a. The data directory was removed: kill the server, which would go on in deleted files.
-#    b. The disk was full and has space again: stop the server, which goes on refusing writes; the
-#       members start another.
+#    b. The disk was full, or failed once, and takes writes again: stop the server, which goes on
+#       refusing them; the members start another.
 #
 # server.json and server.pid are removed at the end, unless members shall start the same server
 # again: after 2, if it was killed, and after 3b.
@@ -41,7 +41,9 @@ LOOK_EVERY = 1.0
 SPACE_NEEDED = 8 * 1024 * 1024
 """Bytes that a disk must take again before the server is restarted: the largest message."""
 
-DISK_FULL = [os.strerror(code).lower().encode() for code in (errno.ENOSPC, errno.EDQUOT)]
+DISK_FAILS = [
+    os.strerror(code).lower().encode() for code in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+]
 """How nats-server's log says that a write failed, once for each append that it refuses."""
 
 AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM}
@@ -131,7 +133,7 @@ class Supervisor:
         self._members = members
         self._comes_again = False
         self._log_read_to = os.fstat(2).st_size
-        self._disk_was_full = False
+        self._disk_failed = False
 
     def run(self) -> None:
         """Keep the server running until one of the ends above."""
@@ -145,7 +147,7 @@ class Supervisor:
                 say("the data directory was removed; nats-server is killed")
                 os.kill(self._server, signal.SIGKILL)
                 return
-            if number == signal.SIGALRM and self._disk_has_space_again():
+            if number == signal.SIGALRM and self._disk_takes_writes_again():
                 say("the disk takes writes again; nats-server is started anew")
                 self._comes_again = True
                 return
@@ -175,14 +177,14 @@ class Supervisor:
         self._server = 0
         return os.waitstatus_to_exitcode(status)
 
-    def _disk_has_space_again(self) -> bool:
+    def _disk_takes_writes_again(self) -> bool:
         """Whether the log says that a write failed, and the disk takes writes now."""
         size = os.fstat(2).st_size
         if size != self._log_read_to:
             tail = os.pread(2, 65536, max(self._log_read_to, size - 65536)).lower()
-            self._disk_was_full = self._disk_was_full or any(text in tail for text in DISK_FULL)
+            self._disk_failed = self._disk_failed or any(text in tail for text in DISK_FAILS)
             self._log_read_to = size
-        return self._disk_was_full and disk_takes_writes()
+        return self._disk_failed and disk_takes_writes()
 
     def _directory_was_removed(self) -> bool:
         """Whether the lock files are deleted; there may be another directory of the same name."""
