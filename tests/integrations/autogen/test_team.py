@@ -15,7 +15,8 @@ from autogen_agentchat.teams import MagenticOneGroupChat, RoundRobinGroupChat
 from autogen_core import CancellationToken, SingleThreadedAgentRuntime
 
 import foldlog
-from foldlog.errors import AppendConflict, LogUnavailable, Misuse
+from foldlog.agents.ledger import Ledger
+from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable, Misuse
 from foldlog.integrations.autogen import RuntimeCheckpoints, TeamCheckpoints
 from tests.integrations.autogen.agents import LINES, Model as Replay, lines_of, make_team, no_halt
 
@@ -220,6 +221,30 @@ async def test_a_checkpoint_that_cannot_be_saved_stops_the_team(
         with pytest.raises(LogUnavailable):
             await checkpoints.run(task="a poem")
     assert [checkpoint.label for checkpoint in await checkpoints.list()] == ["began", "poet"]
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_team_goes_on_after_a_checkpoint_of_which_nobody_knows(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, number: int, is_stored: bool
+) -> None:
+    commits, original = list[Any](), Ledger.commit
+
+    async def doubtful(ledger: Ledger, *given: Any) -> Any:
+        commits.append(given)
+        if len(commits) != number:
+            return await original(ledger, *given)
+        if is_stored:
+            await original(ledger, *given)
+        raise AppendUnknown(["checkpoint"], "the ack was lost, and the log did not answer")
+
+    async with attached(store) as checkpoints:
+        monkeypatch.setattr(Ledger, "commit", doubtful)
+        with pytest.raises(AppendUnknown):
+            await checkpoints.run(task="a poem")
+        monkeypatch.undo()
+        assert (await checkpoints.run(task="once more")).stop_reason
+    assert [c.label for c in await checkpoints.list()][-1] == "ended"
 
 
 async def test_a_participant_that_raises_is_the_teams_error(store: foldlog.Store) -> None:

@@ -49,6 +49,7 @@ class Checkpoints:
             NoRuntimeState, name=f"autogen/{run_id}"
         )
         self._version = 0
+        self._doubtful: Mapping[str, Mapping[str, Any]] | None = None
         self._last_save: asyncio.Task[None] | None = None
 
     async def list(self) -> list[Checkpoint]:
@@ -111,9 +112,21 @@ class Checkpoints:
     ) -> None:
         if previous is not None:
             await asyncio.wait([previous])
+        await self._settle()
+        self._doubtful = states
         async with self._states.turn(_SCOPE, label=label, expected=self._version) as ctx:
             for key, state in states.items():
                 ctx.update(key, Saved(state=dict(state)))
             for key in gone:
                 ctx.delete(key)
+        self._doubtful = None
         self._version = self._version if ctx.version is None else ctx.version
+
+    async def _settle(self) -> None:
+        """Find out what became of a checkpoint whose ack was lost: it is what the log has next."""
+        if self._doubtful is None:
+            return
+        newer = [found for found in await self.list() if found.version > self._version]
+        if newer and self._doubtful.items() <= (await self.load(newer[0])).items():
+            self._version = newer[0].version
+        self._doubtful = None
