@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from langgraph.store.base import (
     InvalidNamespaceError,
     ListNamespacesOp,
     MatchCondition,
+    Op,
     PutOp,
     SearchOp,
 )
@@ -80,12 +82,28 @@ async def test_namespaces_are_never_mistaken_for_one_another(store: FoldlogStore
     assert [item.namespace for item in await store.asearch(("a/b",))] == [("a/b",)]
 
 
-@pytest.mark.parametrize("namespace", [(), ("a", ""), ("",)])
-async def test_what_is_no_namespace_holds_nothing(
-    store: FoldlogStore, namespace: tuple[str, ...]
+BAD_LABELS: list[Any] = [("a", ""), ("",), ("a.b",), (1,), ("a\0",)]
+OPERATIONS: dict[str, Callable[[Any], Op]] = {
+    "put": lambda labels: PutOp(labels, "k", {}),
+    "get": lambda labels: GetOp(labels, "k"),
+    "search": lambda labels: SearchOp(labels),
+    "list": lambda labels: ListNamespacesOp((MatchCondition("prefix", labels),)),
+}
+
+
+@pytest.mark.parametrize("make", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize("labels", BAD_LABELS)
+async def test_a_batch_refuses_labels_that_the_methods_refuse(
+    store: FoldlogStore, make: Callable[[Any], Op], labels: Any
 ) -> None:
     with pytest.raises(InvalidNamespaceError):
-        await store.abatch([PutOp(("fine",), "k", {}), PutOp(namespace, "k", {})])
+        await store.abatch([PutOp(("fine",), "k", {}), make(labels)])
+    assert await store.alist_namespaces() == []
+
+
+async def test_no_namespace_holds_nothing(store: FoldlogStore) -> None:
+    with pytest.raises(InvalidNamespaceError):
+        await store.abatch([PutOp(("fine",), "k", {}), PutOp((), "k", {})])
     assert await store.alist_namespaces() == []
 
 

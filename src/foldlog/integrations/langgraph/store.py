@@ -72,8 +72,8 @@ class FoldlogStore(BaseStore):
     Every method raises
         LogUnavailable, LogCorrupt: the log could not be read, or written.
         PayloadError: a value or a key cannot be held; or `ttl`, `limit` or `offset` is out of
-            range. InvalidNamespaceError: a namespace, or a label of it, is empty. Nothing was
-            written.
+            range. InvalidNamespaceError: a namespace is empty, or a label of it is empty, has a
+            period, or is no string. Nothing was written.
         asyncio.InvalidStateError: a blocking method was called on the store's event loop.
     and searches with a query
         EmbedderFailed: the embeddings raised, or gave no vectors. ConfigurationError: numpy, which
@@ -252,9 +252,12 @@ class FoldlogStore(BaseStore):
                     _checked_key(op.key)
                     gets[number] = op
                 case SearchOp():
+                    _checked_labels(op.namespace_prefix)
                     _check_page(op)
                     results[number] = await self._search(store, op, touched)
                 case ListNamespacesOp():
+                    for condition in op.match_conditions or ():
+                        _checked_labels(condition.path)
                     _check_page(op)
                     results[number] = await self._list(store, op)
                 case _:
@@ -362,10 +365,23 @@ def _checked(labels: Sequence[str]) -> Labels:
     Raises:
         InvalidNamespaceError: it cannot have items.
     """
-    if not labels or not all(isinstance(label, str) and label for label in labels):
-        raise InvalidNamespaceError(
-            f"a namespace is one label or more, none of them empty, not {labels!r:.80}"
-        )
+    if not labels:
+        raise InvalidNamespaceError("a namespace has one label or more")
+    return _checked_labels(labels)
+
+
+def _checked_labels(labels: Sequence[str]) -> Labels:
+    """Return a namespace, or a part of one, as it is.
+
+    What LangGraph's own stores refuse, also of operations that are given to `batch`.
+
+    Raises:
+        InvalidNamespaceError: there is none of these labels.
+    """
+    for label in labels:
+        if not isinstance(label, str) or not label or "." in label or "\0" in label:
+            reason = "a label is a string that is not empty and has no period and no NUL byte"
+            raise InvalidNamespaceError(f"{reason}, unlike {label!r:.80} in {labels!r:.80}")
     return tuple(labels)
 
 
