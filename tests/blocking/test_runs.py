@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -112,20 +112,34 @@ def test_a_step_under_way_holds_up_nobody(store: BlockingStore) -> None:
     assert [t.status.value for t in store.list_tasks("job")] == ["COMPLETE"]
 
 
-def test_closing_ends_a_call_that_waits(store: BlockingStore) -> None:
-    raised = list[BaseException]()
+def ask(store: BlockingStore, begun: threading.Event) -> None:
+    with store.run("job") as run:
+        begun.set()
+        run.ask("buy", "Buy?")
+
+
+def wait_for_a_group(store: BlockingStore, begun: threading.Event) -> None:
+    session = store.session("trip")
+    session.create_group("g", group_id="g")
+    begun.set()
+    session.wait_for_group("g")
+
+
+@pytest.mark.parametrize("call", [ask, wait_for_a_group])
+def test_closing_ends_a_call_that_waits(
+    store: BlockingStore, call: Callable[[BlockingStore, threading.Event], None]
+) -> None:
+    raised, begun = list[BaseException](), threading.Event()
 
     def wait() -> None:
         try:
-            with store.run("job") as run:
-                run.ask("buy", "Buy?")
+            call(store, begun)
         except StoreClosed as error:
             raised.append(error)
 
     thread = threading.Thread(target=wait)
     thread.start()
-    for _ in store.watch_waiting():
-        break
+    assert begun.wait(30)
     store.close()
     thread.join(30)
     assert [type(each) for each in raised] == [StoreClosed]
