@@ -60,7 +60,10 @@ class StoreThread(LoopThread["_Opened"]):
         """
 
         async def run(opened: _Opened) -> T:
-            return await asyncio.create_task(opened.use(use, until_closed), context=context)
+            # Noted before anything is awaited, so that a close that was asked for later sees it.
+            return await opened.noted(
+                asyncio.create_task(opened.use(use), context=context), until_closed
+            )
 
         return self.submit(run)
 
@@ -77,15 +80,18 @@ class _Opened:
         """The calls that end when the store closes."""
         self._is_closing = False
 
-    async def use(self, use: Callable[[Store], Coroutine[Any, Any, T]], until_closed: bool) -> T:
-        calls, call = self._waiting if until_closed else self._calls, asyncio.current_task()
-        if call is not None:
-            calls.add(call)
-            call.add_done_callback(calls.discard)
-        async with self._opening:
-            if self._store is None:
-                self._store = await self._connecting
+    def noted(self, call: asyncio.Task[T], until_closed: bool) -> asyncio.Task[T]:
+        """Return a call that `close` lets end, or ends."""
+        calls = self._waiting if until_closed else self._calls
+        calls.add(call)
+        call.add_done_callback(calls.discard)
+        return call
+
+    async def use(self, use: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         try:
+            async with self._opening:
+                if self._store is None:
+                    self._store = await self._connecting
             return await use(self._store)
         except asyncio.CancelledError:
             if self._is_closing:

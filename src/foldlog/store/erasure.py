@@ -151,7 +151,7 @@ class Erasure(Removal):
                 traces[area.keys[0]] = None
         views = list(dict.fromkeys(each.key for each in held))
         pointers = {key_named(self._core, *pair) for each in held for pair in each.pointers}
-        names = {self._core.subject_of(key).name.encode() for key in views}
+        names = {self._core.subject(k.kind, *k.keys).name.encode() for k in views}
         on_disk, records = None, Counter[bytes]()
         if self._core.backend.server is not None:
             directory = self._core.backend.server.path
