@@ -51,7 +51,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         that is done again makes a new one, so that what it says then is not lost.
 
         Args:
-            format, body, role, author: as the attributes.
+            format: whose shape `body` has.
+            body: the message.
+            role: who speaks.
+            author: the speaker's name.
         """
         return cls(os.urandom(16).hex(), format, body, role, author)
 

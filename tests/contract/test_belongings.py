@@ -35,6 +35,20 @@ class Noted(msgspec.Struct, frozen=True):
 notes = foldlog.Kind("notes", keys=("name",), records={"note.saved": Noted}, fold=foldlog.every)
 
 
+def _put(state: dict[str, bool], noted: Noted, _: object) -> dict[str, bool]:
+    return {**state, noted.text: True}
+
+
+shelves = foldlog.Kind(
+    "shelves",
+    keys=("name",),
+    records={"shelf.saved": Noted},
+    fold=foldlog.Fold(dict, _put, state=dict[str, bool]),
+    owns=lambda state: [("notes", (name,)) for name in state],
+)
+"""A view of it names notes."""
+
+
 async def fill(store: foldlog.Store) -> None:
     """Puts something of every kind that may belong to a session into session `trip`."""
     await store.save_memory_state(MEMORY, {"seat": "12A"})
@@ -250,6 +264,22 @@ async def test_a_kind_of_ones_own_may_belong_to_a_session(reopen: OpenStore) -> 
     without = await reopen()  # as the command line, which does not know the kind
     assert (await without.erase_session("trip")).removed == {"belongings": 1, "notes": 1}
     assert await store.view(notes("list"), consistency="strong") == []
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+async def test_what_a_view_names_that_is_named_itself_goes_too(
+    reopen: OpenStore, shards: int
+) -> None:
+    store = await reopen(kinds=[notes, shelves], shards=shards)
+    names = [f"n{number}" for number in range(6)]
+    for name in names:
+        await store.append(notes(name), Noted("passport"))
+        await store.append(shelves(f"of {name}"), Noted(name))
+        await store.belong("trip", shelves(f"of {name}"))
+    await store.clear_session("trip")
+    for name in names:
+        assert await store.view(notes(name), consistency="strong") == []
+        assert await store.view(shelves(f"of {name}"), consistency="strong") == {}
 
 
 # --- deleting one view --------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from foldlog.store.blobs import LargeValues, loose_blobs
 from foldlog.store.clearing import (
     Area,
     Holding,
+    Named,
     OnEnvelope,
     Prefix,
     bury,
@@ -161,6 +162,7 @@ class Removal(Capability):
         marked = Append(marker, (draft(CLEARED, b"\xc0", id="session"),))
         [generation] = await self._core.append_at_once([marked])
         # What stands elsewhere goes afterwards: what leads there is read from what is left of it.
+        # What names others goes after them, so that another clearing can finish an interrupted one.
         areas = await owned_by(self._core, session_id, origin)
         own = [each for each in areas if self._shard(each) == marker.shard]
         async with self._removing(own):
@@ -169,9 +171,13 @@ class Removal(Capability):
             naming = {each: buried[each] for each in own if each.kind.owns is not None}
             others = {each: buried[each] for each in own if each not in naming}
             await purge(self._core, others, on_envelope=on_envelope)
-            left = await owned_by(self._core, session_id, origin, by=lambda held: held.named_before)
+
+            def names(held: Holding[Any]) -> Iterable[Named]:
+                return held.named_before if held.key in buried else held.named
+
+            left = await owned_by(self._core, session_id, origin, by=names)
             rest = [each for each in left if each not in buried]
-            for _, each in groupby(sorted(rest, key=self._shard), self._shard):
+            for _, each in groupby(sorted(rest, key=self._turn), self._turn):
                 together = list(each)
                 async with self._removing(together):
                     held += await clear(self._core, together, on_envelope=on_envelope)
@@ -185,6 +191,9 @@ class Removal(Capability):
 
     def _shard(self, area: Area) -> int:
         return where(self._core, area).shard
+
+    def _turn(self, area: Area) -> tuple[bool, int]:
+        return area.kind.owns is not None, self._shard(area)
 
     @operation(nothing, writes=True)
     async def clear(self, namespace: str) -> None:
