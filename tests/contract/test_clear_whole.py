@@ -14,8 +14,6 @@ from foldlog.subjects import Branch, Subject
 from tests.conftest import OpenStore
 from tests.support.build import event, task, trajectory, update
 
-Remove = Callable[[foldlog.Store], Awaitable[object]]
-
 REQUESTS = 26
 """More than a clearing makes of the kinds that are counted here, with its repetitions."""
 
@@ -71,19 +69,11 @@ def between_requests(
     patched.setattr(log, "purge", purging)
 
 
-REMOVALS: dict[str, Remove] = {
-    "clear": lambda store: store.clear_session("session"),
-    "erase": lambda store: store.erase_session("session"),
-}
-
-
 @pytest.mark.parametrize("trace", [True, False], ids=["trace", "no trace"])
-@pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
 async def test_an_atomic_save_during_a_clearing_is_whole_or_gone(
     store: foldlog.Store,
     reopen: OpenStore,
     monkeypatch: pytest.MonkeyPatch,
-    remove: Remove,
     trace: bool,
 ) -> None:
     other = await reopen()
@@ -93,7 +83,7 @@ async def test_an_atomic_save_during_a_clearing_is_whole_or_gone(
             between_requests(
                 patched, store._core.log, nth, partial(save, other, f"new-{nth}", trace=trace)
             )
-            await remove(store)
+            await store.clear_session("session")
         for reader in (store, other):
             assert not any((await found(reader, "before", trace=True)).values())
             there = await found(reader, f"new-{nth}", trace=trace)
