@@ -125,7 +125,7 @@ class Caller:
 
 
 def _dropped() -> None:
-    """Now and then what is saved in two views at once is acked and not stored."""
+    """Now and then what is saved in several views at once is acked and not stored."""
     append, count = Core._append, itertools.count(1)
 
     async def dropping(self: Core, log: Any, stamped: Sequence[Append], atomic: bool) -> list[int]:

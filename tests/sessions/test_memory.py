@@ -106,6 +106,36 @@ async def test_a_session_has_one_memory_of_a_key(session: Session) -> None:
         await session.memory(config("none"), key="k")
 
 
+async def test_who_asks_at_once_gets_the_same_memory(store: foldlog.Store) -> None:
+    calls = list[object]()
+
+    async def slow(request: Any) -> Any:
+        calls.append(request)
+        await asyncio.Event().wait()
+
+    saved = await store.session("s")
+    first = await saved.memory(config(), key="k", summarizer=slow)
+    for number in range(4):
+        await first.add_turn(turn(number))
+    await saved.close()
+    calls.clear()
+    async with await store.session("s") as session:  # what was pending is summarised anew
+        asked = [session.memory(config(), key="k", summarizer=slow) for _ in range(2)]
+        one, two = await asyncio.gather(*asked)
+        assert one is two
+        await asyncio.sleep(0)
+        assert len(calls) <= 1
+
+
+async def test_a_session_that_was_closed_has_its_memories_anew(session: Session) -> None:
+    await kept(session, "rolling_summary")
+    await session.close()
+    memory = await session.memory(config(), key="k", summarizer=summed)
+    await memory.add_turn(turn("more"))
+    await memory.flush()
+    assert memory.state.summary == "q0 q1 q2 q3"
+
+
 async def test_a_digest_is_shown_if_it_is_wanted(session: Session) -> None:
     digest = TrajectoryDigest(["search"], "found", artifacts_refs=["a"])
     for wanted in (True, False):

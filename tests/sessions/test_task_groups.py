@@ -218,20 +218,26 @@ async def test_who_waits_for_a_group_hears_of_its_end(
         assert (await other.wait_for_group("g")).status == "complete"
 
 
+def reads_of(session: Session, monkeypatch: pytest.MonkeyPatch) -> asyncio.Semaphore:
+    """Is released each time that a session has been read."""
+    looked, read = asyncio.Semaphore(0), session._read
+
+    async def noted(consistency: Any) -> Any:
+        state = await read(consistency)
+        looked.release()
+        return state
+
+    monkeypatch.setattr(session, "_read", noted)
+    return looked
+
+
 async def test_who_waits_for_a_group_of_a_session_that_is_cleared_is_told(
     session: Session, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await grouped(session, "a")
-    looked, read = asyncio.Event(), session._read
-
-    async def noted(consistency: Any) -> Any:
-        state = await read(consistency)
-        looked.set()
-        return state
-
-    monkeypatch.setattr(session, "_read", noted)
+    looked = reads_of(session, monkeypatch)
     waiting = asyncio.create_task(session.wait_for_group("g"))
-    await looked.wait()
+    await looked.acquire()
     await store.clear_session("s")
     async with asyncio.timeout(20):
         with pytest.raises(foldlog.NotFound):
@@ -244,15 +250,8 @@ async def test_who_waits_for_a_group_does_not_mistake_a_task_for_it(
     await session.create_group("flights", group_id="g")
     await session.spawn_task(task_id="g", group_id="g")
     await session.seal_group("g")
-    waiter, looked = await open_session(), asyncio.Semaphore(0)
-    read = waiter._read
-
-    async def noted(consistency: Any) -> Any:
-        state = await read(consistency)
-        looked.release()
-        return state
-
-    monkeypatch.setattr(waiter, "_read", noted)
+    waiter = await open_session()
+    looked = reads_of(waiter, monkeypatch)
     waiting = asyncio.create_task(waiter.wait_for_group("g"))
     await looked.acquire()
     await session.start_task("g")

@@ -5,6 +5,7 @@ The guide is `docs/guides/sessions.md`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from foldlog.models import (
 )
 from foldlog.sessions import context, steering
 from foldlog.sessions.memory.config import ShortTermMemoryConfig
-from foldlog.sessions.memory.memory import OnHealth, ShortTermMemory
+from foldlog.sessions.memory.memory import OnHealth, ShortTermMemory, is_made_with
 from foldlog.sessions.memory.state import Summarizer
 from foldlog.sessions.models import (
     ContextPatch,
@@ -61,7 +62,8 @@ class Session(SessionTasks):
         telemetry_sink: TaskTelemetrySink | None = None,
     ) -> None:
         super().__init__(session_id, state_store, telemetry_sink)
-        self._memories: dict[str, tuple[ShortTermMemory, tuple[object, ...]]] = {}
+        self._memories: dict[str, ShortTermMemory] = {}
+        self._opening = asyncio.Lock()
 
     # Reading.
 
@@ -153,12 +155,12 @@ class Session(SessionTasks):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        for each, _ in self._memories.values():
+        for each in [*self._memories.values()]:
             await each.close()  # else one could save, meanwhile, what is being removed
         try:
             await self._store.clear_session(self.session_id)
         finally:
-            for each, _ in self._memories.values():
+            for each in [*self._memories.values()]:
                 await each.hydrate()
         await self._read("strong")
 
@@ -464,17 +466,17 @@ class Session(SessionTasks):
         """
         if key is None:
             key = config.isolation.key(tool_context or self.context.tool_context)
-        how = config, summarizer, on_health
-        if key not in self._memories:
-            found = ShortTermMemory(
-                config, self._store, key, summarizer=summarizer, on_health=on_health
-            )
-            await found.hydrate()
-            self._memories.setdefault(key, (found, how))  # somebody may have been faster
-        found, at_first = self._memories[key]
-        if how != at_first:
-            raise Misuse(f"the memory {key!r:.80} is in use in another way: use that one")
-        return found
+        async with self._opening:
+            found = self._memories.get(key)
+            if found is None:
+                found = ShortTermMemory(
+                    config, self._store, key, summarizer=summarizer, on_health=on_health
+                )
+                await found.hydrate()
+                self._memories[key] = found
+            elif not is_made_with(found, config, summarizer, on_health):
+                raise Misuse(f"the memory {key!r:.80} is in use in another way: use that one")
+            return found
 
     async def close(self) -> None:
         """Close the session's memories, and let the telemetry sink receive what waits.
@@ -482,8 +484,9 @@ class Session(SessionTasks):
         Closing again does nothing. Raises nothing.
         """
         try:
-            for each, _ in self._memories.values():
-                await each.close()
+            while self._memories:
+                _, memory = self._memories.popitem()
+                await memory.close()
         finally:
             await self.telemetry.close()
 

@@ -136,7 +136,10 @@ OnEnvelope = Callable[[Key[Any], Recorded], None]
 async def read_holdings(
     core: Core, area: Area, on_envelope: OnEnvelope | None = None, *, log: Log | None = None
 ) -> list[Holding[Any]]:
-    """Read what views hold: all that can be read of it, by a log; None: what forks share left out.
+    """Read what views hold: all that can be read of it.
+
+    Args:
+        log: by which it is read. None: the one below forks, where a view holds its own alone.
 
     Raises:
         LogUnavailable, StoreClosed: the log did not answer.
@@ -254,7 +257,7 @@ async def bury(
                 for each in holdings
             ]
             may_wait = check is not None or count < _ATTEMPTS
-            await _bury(core, going, is_known=may_wait and before_conflict != heads)
+            await _append_tombstones(core, going, is_known=may_wait and before_conflict != heads)
             break
         except AppendConflict as conflict:
             count += 1
@@ -341,7 +344,9 @@ async def bury_unread(core: Core, subjects: Iterable[Subject]) -> None:
         await core.append_at_once(some, atomic=False)
 
 
-async def _bury(core: Core, holdings: Sequence[Holding[Any]], *, is_known: bool) -> None:
+async def _append_tombstones(
+    core: Core, holdings: Sequence[Holding[Any]], *, is_known: bool
+) -> None:
     """Append tombstones, and note where they stand; `is_known`: only where the reading ended.
 
     Raises:
@@ -353,9 +358,13 @@ async def _bury(core: Core, holdings: Sequence[Holding[Any]], *, is_known: bool)
         for each in some:
             expect = each.head if is_known else None
             appends.append(Append(_subject(core, each), (_tombstone_of(each),), expect))
-        off = [append for each in some for append in await _off_lists(core, each)]
         going = {append.subject for append in appends}
-        off = [append for append in off if append.subject not in going]
+        off = [
+            append
+            for each in some
+            for append in await _off_lists(core, each)
+            if append.subject not in going  # a list that goes itself needs no note
+        ]
         seqs = await core.append_at_once([*appends, *off])
         for each, seq in zip(some, seqs, strict=False):
             each.tombstone = seq

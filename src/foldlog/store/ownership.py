@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from foldlog.envelope import Recorded, draft
@@ -38,6 +39,10 @@ WHOLE: Final = "\0"
 """A last key that stands for all views whose other keys are the same."""
 
 
+_NAMED: Final = attrgetter("named")
+"""All that a view names, that of before a tombstone included."""
+
+
 def session_kinds(core: Core) -> list[Kind[Any]]:
     """The kinds with one view for each session, under its id alone."""
     return [kind for kind in core.kinds_of("session") if len(kind.keys) == 1]
@@ -58,7 +63,7 @@ async def owned_by(
     session_id: str,
     origin: Began | None,
     *,
-    by: Callable[[Holding[Any]], Iterable[Named]] = lambda held: held.named,
+    by: Callable[[Holding[Any]], Iterable[Named]] = _NAMED,
 ) -> list[Area]:
     """All that is a session's, what it only shares with its origin left out.
 
@@ -91,7 +96,7 @@ async def shared_by(core: Core, origin: Began | None) -> dict[Area, None]:
     for kind in session_kinds(core) if origin is not None else ():
         if kind.owns is not None and origin is not None:
             area = kind(origin.session_id)
-            await _add_owned(core, shared, area, origin_log(core, origin), lambda held: held.named)
+            await _add_owned(core, shared, area, origin_log(core, origin), _NAMED)
             shared.pop(area)
     return shared
 

@@ -11,8 +11,7 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import foldlog
 from tests.faults import clearing
@@ -53,7 +52,8 @@ async def clearings(directory: Path, blows: int, seed: int = 1, planted: str = "
             LocalServer(directory / f"round-{first}") as server,
             starting(script, server.url, f"round-{first}") as start,
         ):
-            async with _Crowd(start, seed * 1_000_000 + first * 100, planted) as crowd:
+            async with asyncio.TaskGroup() as hearing:
+                crowd = _Crowd(start, hearing, seed * 1_000_000 + first * 100, planted)
                 # Every other round, the server stays up.
                 possible = _BLOWS[: 2 if first // ROUND % 2 else 3]
                 for _ in range(first, min(first + ROUND, blows)):
@@ -79,28 +79,18 @@ async def clearings(directory: Path, blows: int, seed: int = 1, planted: str = "
 class _Crowd:
     """Processes that call; another takes the place of each that is killed."""
 
-    def __init__(self, start: StartWorker, seed: int, planted: str) -> None:
-        self._start, self._seed, self._planted = start, seed, planted
+    def __init__(
+        self, start: StartWorker, hearing: asyncio.TaskGroup, seed: int, planted: str
+    ) -> None:
+        self._start, self._hearing = start, hearing
+        self._seed, self._planted = seed, planted
         self._running: list[tuple[Worker, asyncio.Task[list[Any]]]] = []
         self._heard: list[asyncio.Task[list[Any]]] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for each in self._heard:
-            each.cancel()
-        await asyncio.gather(*self._heard, return_exceptions=True)
 
     async def _begin(self) -> None:
         seed = self._seed + len(self._heard)
         worker = await self._start(f"p{seed}", seed, self._planted)
-        self._heard.append(asyncio.create_task(worker.hear_rest()))
+        self._heard.append(self._hearing.create_task(worker.hear_rest()))
         self._running.append((worker, self._heard[-1]))
 
     async def be_struck(

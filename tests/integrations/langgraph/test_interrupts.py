@@ -15,6 +15,7 @@ from langgraph.types import Command, interrupt
 import foldlog
 from foldlog.integrations.langgraph import FoldlogSaver, ThreadHeld
 from foldlog.words import question
+from tests.integrations.langgraph.cipher import Cipher
 
 TRIP: Any = {"configurable": {"thread_id": "trip"}}
 
@@ -131,13 +132,6 @@ async def test_a_run_that_does_not_hold_its_thread_lists_and_answers_nothing(
 
 
 async def test_an_encrypted_question_is_listed_without_its_words(log: foldlog.Store) -> None:
-    class Cipher:
-        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-            return "reversed", plaintext[::-1]
-
-        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-            return ciphertext[::-1]
-
     saver = FoldlogSaver(log, serde=EncryptedSerializer(Cipher()))
     await graph(saver, book=asks("Secret?")).ainvoke({"said": []}, TRIP)
     [waits] = await log.waiting()

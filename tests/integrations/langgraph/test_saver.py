@@ -18,6 +18,7 @@ from langgraph.graph import START, StateGraph
 import foldlog
 from foldlog.errors import ConfigurationError
 from foldlog.integrations.langgraph import CheckpointGone, FoldlogSaver, ThreadHeld, WouldBlock
+from tests.integrations.langgraph.cipher import Cipher
 
 TRIP = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
 
@@ -68,13 +69,6 @@ async def test_a_sync_call_on_the_stores_own_loop_is_refused(log: foldlog.Store)
 
 
 async def test_values_are_as_the_serialiser_makes_them(log: foldlog.Store) -> None:
-    class Cipher:
-        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-            return "reversed", plaintext[::-1]
-
-        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-            return ciphertext[::-1]
-
     saver = FoldlogSaver(log, serde=EncryptedSerializer(Cipher()))
     graph = builder().compile(checkpointer=saver)
     await graph.ainvoke({"said": ["in the clear"]}, TRIP)

@@ -247,3 +247,8 @@ class ShortTermMemory:
     async def _save(self) -> None:
         self._state = replace(self._state, config_snapshot=self._config.snapshot())
         await self._store.save_memory_state(self.key, self._state.to_dict())
+
+
+def is_made_with(memory: ShortTermMemory, *how: object) -> bool:
+    """Whether a memory was made with this config, summarizer and `on_health`."""
+    return how == (memory._config, memory._summarizer, memory._on_health)
