@@ -256,7 +256,7 @@ async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_remov
         if waiting:
             saved.append(await film(other, waiting.pop()))
 
-    bury, purge, put = clearing._bury, films._core.log.purge, blobs_of(other)._side.put
+    bury, purge, put = clearing._append_tombstones, films._core.log.purge, blobs_of(other)._side.put
 
     async def burying(*args: Any, **options: Any) -> None:
         if moment == "tombstone":
@@ -275,7 +275,7 @@ async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_remov
             await films.clear_session("session")
         return stored
 
-    monkeypatch.setattr(clearing, "_bury", burying)
+    monkeypatch.setattr(clearing, "_append_tombstones", burying)
     monkeypatch.setattr(films._core.log, "purge", purging)
     monkeypatch.setattr(blobs_of(other)._side, "put", putting)
     if moment == "uploading":

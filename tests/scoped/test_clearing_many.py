@@ -88,7 +88,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     await store.scoped.write_many(ONE, VALUES | {"large": "x" * 300_000})
     await store.scoped.write_many(ONE, VALUES)
 
-    bury = clearing._bury
+    bury = clearing._append_tombstones
 
     async def cut(*args: Any, **options: Any) -> Any:
         if cut_at == "buried":
@@ -102,7 +102,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
         below = kind.purge
         monkeypatch.setattr(kind, "purge", cut)
     else:
-        monkeypatch.setattr(clearing, "_bury", cut)
+        monkeypatch.setattr(clearing, "_append_tombstones", cut)
     with pytest.raises(LogUnavailable):
         await store.scoped.erase(ONE)
     monkeypatch.undo()
@@ -126,7 +126,7 @@ async def test_what_is_written_while_keys_get_their_tombstones_goes_whole_or_sta
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": 1, "b": 2})
     interfering = [{"a": 3, "d": 4}]
-    bury = clearing._bury
+    bury = clearing._append_tombstones
 
     async def interfered(*args: Any, **options: Any) -> None:
         if when == "before" and interfering:
@@ -135,7 +135,7 @@ async def test_what_is_written_while_keys_get_their_tombstones_goes_whole_or_sta
         if when == "after" and interfering:
             await scoped.write_many(ONE, interfering.pop())
 
-    monkeypatch.setattr(clearing, "_bury", interfered)
+    monkeypatch.setattr(clearing, "_append_tombstones", interfered)
     asked = counted(store, monkeypatch)
     await scoped.erase(ONE)
     assert asked == ["Branch"]
@@ -154,7 +154,7 @@ async def test_no_key_goes_without_a_tombstone(
 ) -> None:
     await store.scoped.write_many(ONE, {"a": 1, "b": 2})
     kind = type(store._core.log)
-    purge, bury, interfering = kind.purge, clearing._bury, [{"c": 3, "a": 2}]
+    purge, bury, interfering = kind.purge, clearing._append_tombstones, [{"c": 3, "a": 2}]
 
     async def interfered(*args: Any, **options: Any) -> None:
         if interfering:
@@ -165,7 +165,7 @@ async def test_no_key_goes_without_a_tombstone(
         await purge(*args, **options)
         raise LogUnavailable("cut short")
 
-    monkeypatch.setattr(clearing, "_bury", interfered)
+    monkeypatch.setattr(clearing, "_append_tombstones", interfered)
     monkeypatch.setattr(kind, "purge", cut)
     with pytest.raises(LogUnavailable):
         await store.scoped.erase(ONE)
