@@ -26,14 +26,14 @@ async def test_what_is_written_before_a_scope_has_its_tombstones_goes_whole(
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": 1, "b": 2})
     interfering = [("c", 4), ("a", 3)]  # from the last: a key that is known, and one that is not
-    bury = clearing._bury
+    bury = clearing._append_tombstones
 
     async def interfered(*args: Any, **options: Any) -> None:
         if interfering:
             await scoped.write(ONE, *interfering.pop())
         await bury(*args, **options)
 
-    monkeypatch.setattr(clearing, "_bury", interfered)
+    monkeypatch.setattr(clearing, "_append_tombstones", interfered)
     await scoped.erase(ONE)
     assert interfering == []
     assert await scoped.list(ONE) == []
