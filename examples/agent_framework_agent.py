@@ -60,8 +60,7 @@ async def main() -> None:
             await refunds(storage).run(7)
             print("waiting for approval; run it again")
             return
-        answered = await store.answer(waiting[0].id)
-        request = answered.state["payload"]["request_id"]
+        request = waiting[0].asked["payload"]["request_id"]
         ran = await refunds(storage).run(
             checkpoint_id=latest.checkpoint_id, responses={request: True}
         )

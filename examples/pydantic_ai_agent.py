@@ -47,7 +47,6 @@ async def main() -> None:
             print("waiting for approval; run it again")
             return
         [item] = waiting
-        await store.answer(item.id, True)
         paused = await conversations.load("trip")
         assert paused is not None
         assert paused.deferred_tool_requests is not None

@@ -323,6 +323,19 @@ def test_a_pause_that_is_answered_is_printed(cli: Cli) -> None:
     assert (decision, json.loads(state)) == ("consumed", {"reason": "await_input"})
 
 
+def test_what_only_a_framework_can_answer_is_refused_and_waits_on(cli: Cli) -> None:
+    """By answer, confirm and retract, in one line that says where."""
+    where = "your program: run the agent with deferred_tool_results="
+    asyncio.run(cli.paused("token", {"reason": "deferred_tools", "answer_in": where}))
+    [item] = cli("waiting", "--json").document
+    for words in (["answer", "approve"], ["confirm"], ["retract"]):
+        refused = cli(words[0], item["id"], *words[1:])
+        assert (refused.code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+        assert item["id"] in refused.stderr
+        assert where in refused.stderr
+    assert cli("waiting", "--json").document == [item]
+
+
 def test_watching_updates_and_events(imported: Cli) -> None:
     """What is there comes first, in log order."""
     updates = imported("updates", "bike-repair-0", "--json").document

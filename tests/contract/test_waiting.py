@@ -209,6 +209,24 @@ async def test_a_pause_is_consumed_and_its_state_handed_over(store: foldlog.Stor
     assert await store.load_planner_state("token") is None
 
 
+async def test_what_only_a_framework_can_answer_says_where_and_waits_on(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    where = "your program: invoke the graph with Command(resume=...)"
+    await store.save_planner_state("token", {**PAUSE, "answer_in": where})
+    item, other = await only(store), await reopen()
+    for decide in (store.answer, other.answer, store.confirm, store.retract):
+        with pytest.raises(foldlog.Misuse, match="only the framework can go on") as refused:
+            await decide(item.id)
+        assert item.id in str(refused.value)
+        assert where in str(refused.value)
+    assert await only(store) == await only(other) == item
+    assert await store.load_planner_state("token") is not None  # as the framework goes on
+    assert await store.waiting() == []
+    with pytest.raises(foldlog.AlreadyAnswered):
+        await store.answer(item.id)
+
+
 @pytest.mark.parametrize("begin", [pause, gate, hold, ask])
 async def test_of_many_answers_one_decides(
     store: foldlog.Store, reopen: OpenStore, begin: Callable[[foldlog.Store], Any]

@@ -69,6 +69,20 @@ async def test_nothing_is_answered_where_it_cannot_be_signed(
         assert (await client.post("/api/answer", json=given)).json()["decision"] == "consumed"
 
 
+async def test_what_only_a_framework_can_answer_is_refused_and_nothing_is_signed(
+    store: foldlog.Store, client_of: ClientOf
+) -> None:
+    await store.save_planner_state("p", {"reason": "interrupt", "answer_in": "the graph"})
+    async with client_of(store) as client:
+        [pause] = (await client.get("/api/waiting")).json()["waiting"]
+        given = {"id": pause["id"], "answer": True, "session": "s"}
+        refused = await client.post("/api/answer", json=given)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (409, "Misuse")
+        assert "the graph" in refused.json()["error"]["message"]
+        assert (await client.get("/api/waiting")).json()["waiting"] == [pause]
+    assert await store.load_history("session:s") == []
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_what_waits_is_answered_once_and_the_answer_is_signed(
     client_of: ClientOf, shards: int

@@ -42,7 +42,7 @@ async def begin_waiting(
     Args:
         reason, payload: as `Waiting.asked` shows them.
         session_id: the session that it goes with; "": none.
-        answer_in: where it is answered, since the store cannot: `Waiting.asked` says it.
+        answer_in: where it is answered: `Waiting.asked` says it, and `store.answer` refuses it.
         about: more of what names it: `user_id` for whom it is meant, `task_id`.
 
     Errors as `Store.save_planner_state`.

@@ -22,6 +22,8 @@ class WaitingKind(StrEnum):
 class Waiting:
     """One thing that waits for a person: `store.answer(id, ...)` decides about it.
 
+    A framework's request is answered through the framework: `asked["answer_in"]` says where.
+
     Attributes:
         id: names it and the moment since which it waits; also a cursor.
         kind: what it is.

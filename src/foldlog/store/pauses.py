@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from foldlog.envelope import Recorded
-from foldlog.errors import AlreadyAnswered, NotWaiting, WaitingExpired
+from foldlog.errors import AlreadyAnswered, Misuse, NotWaiting, WaitingExpired
 from foldlog.kind import Key
 from foldlog.models import Answered, Waiting, WaitingKind
 from foldlog.store.belonging import append_of_session
@@ -145,9 +145,7 @@ class PauseSource:
             return None
         saved = restore(PauseSaved, waits)
         expires = dt.datetime.fromtimestamp(_expires_at(waits), dt.UTC)
-        payload = saved.payload
-        if not isinstance(payload, dict):  # `redact=` may have replaced all of it
-            payload = {"payload": payload}
+        payload = _payload(saved)
         about = payload.get("tool_context")
         return Waiting(
             ref.id,
@@ -171,9 +169,20 @@ class PauseSource:
                 raise AlreadyAnswered(ref.id, "consumed") if pause.spent else NotWaiting(ref.id)
             if _has_expired(self._core, waits):
                 raise WaitingExpired(ref.id, _expires_at(waits))
+            where = _payload(restore(PauseSaved, waits)).get("answer_in")
+            if where is not None:
+                raise Misuse(
+                    f"{ref.id} is a framework's request, and only the framework can go on: answer"
+                    f" in {where!s:.200}. It waits until then"
+                )
             return True
 
         return Answered(ref.id, ref.kind, "consumed", await _consume(self._core, token, agrees))
+
+
+def _payload(saved: PauseSaved) -> dict[str, Any]:
+    payload = saved.payload  # `redact=` may have replaced all of it
+    return payload if isinstance(payload, dict) else {"payload": payload}
 
 
 def _waits_as(token: str, ts: float) -> Ref:

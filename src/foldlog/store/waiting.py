@@ -187,7 +187,8 @@ class Inbox(Capability):
             answer: for a question, the value that its run gets. For a patch or a task, True to
                 approve or False to reject: the patch is applied or dropped, the task goes on or is
                 cancelled. For a step, True if it happened and False if not. For a pause it is not
-                used: the pause is consumed, and its state returned for you to go on from.
+                used: the pause is consumed, and its state returned for you to go on from. A
+                framework's request is answered where its `asked["answer_in"]` says.
             by: who answers, for the record; the store checks no identity.
 
         Returns:
@@ -197,6 +198,7 @@ class Inbox(Capability):
             AlreadyAnswered: somebody else was first; it says what was decided.
             WaitingExpired: the item has expired.
             NotWaiting: nothing of that id ever waited, or its session was removed.
+            Misuse: it is a framework's request. It waits on; the message says where to answer.
             InvalidId, PayloadError, RedactionFailed: the id or the answer was refused.
             MergeRefused: the context has changed since the patch was proposed.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.

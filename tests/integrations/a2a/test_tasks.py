@@ -247,9 +247,10 @@ async def test_a_task_that_asks_waits_until_it_goes_on(log: foldlog.Store) -> No
 
     version = await save(tasks, asking, version, now(asking, "auth_required", "Who are you?"))
     [item] = await log.waiting(session_id="trip")
-    answered = await log.answer(item.id)
-    assert answered.state is not None
-    assert answered.state["tool_context"]["task_id"] == "t1"
+    with pytest.raises(foldlog.Misuse, match="send its agent a message"):
+        await log.answer(item.id)
+    assert await log.waiting() == [item]
+    await save(tasks, asking, version, now(asking, "working"))
     with pytest.raises(foldlog.AlreadyAnswered):
         await log.answer(item.id)
 

@@ -5,7 +5,7 @@ worker.py PATH NAMESPACE SESSION WHAT
 WHAT is what it does:
 
     begin      speaks twice, begins a workflow that asks, and speaks on until it is killed
-    resume     waits for a line, answers what waits, if it gets it, and says the end
+    resume     waits for a line, answers what waits, if nobody else does, and says the end
     speak      waits for a line and saves ten messages, one at a time
 """
 
@@ -48,17 +48,20 @@ async def resume(store: foldlog.Store, session_id: str) -> None:
     latest = await storage.get_latest(workflow_name=REFUNDS)
     [waits] = await store.waiting(session_id=session_id)
     await told()
-    try:
-        await store.answer(waits.id)
-    except foldlog.AlreadyAnswered:
-        say(None)
-        return
-    assert latest is not None
-    request = waits.asked["payload"]["request_id"]
-    ran = await make_workflow(storage).run(
-        checkpoint_id=latest.checkpoint_id, responses={request: True}
-    )
-    say(ran.get_outputs()[0])
+    mine: Any = None
+
+    async def go_on() -> None:
+        nonlocal mine
+        assert latest is not None
+        request = waits.asked["payload"]["request_id"]
+        ran = await make_workflow(storage).run(
+            checkpoint_id=latest.checkpoint_id, responses={request: True}
+        )
+        mine = ran.get_outputs()[0]
+
+    async with store.run(waits.id, session_id=waits.session_id) as run:
+        await run.step("continue", go_on)
+    say(mine)
 
 
 async def speak(store: foldlog.Store, session_id: str) -> None:

@@ -141,15 +141,18 @@ async def test_a_run_that_does_not_fit_the_agent_waits_on(store: foldlog.Store) 
     assert await session.resume(make_desk(), "never paused") is None
 
 
-async def test_who_answers_what_waits_gets_the_run(store: foldlog.Store) -> None:
+async def test_a_run_that_waits_is_resumed_and_not_answered(store: foldlog.Store) -> None:
     session = FoldlogSession("trip", store)
     result = await Runner.run(make_desk(), "refund 7", session=session)
     state = result.to_state()
     await session.pause(state)
     [waits] = await store.waiting()
-    answered = await store.answer(waits.id)
-    assert answered.state is not None
-    assert answered.state["state"] == state.to_json()
+    with pytest.raises(foldlog.Misuse, match=r"session\.resume"):
+        await store.answer(waits.id)
+    assert await store.waiting() == [waits]
+    assert await session.resume(make_desk()) is not None
+    with pytest.raises(foldlog.AlreadyAnswered):
+        await store.answer(waits.id)
     assert await session.resume(make_desk()) is None
     await session.pause(state)  # it may wait again
     assert await session.resume(make_desk()) is not None

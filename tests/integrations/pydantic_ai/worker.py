@@ -7,7 +7,7 @@ WHAT is what it does:
     begin      takes turn after turn, and says how many, until it is killed
     resume     goes on with one turn, and says the end
     add        waits for a line, then adds ten messages, as often again as others were faster
-    approve    waits for a line, approves what waits, if it gets it, and says the end
+    approve    waits for a line, approves what waits, if nobody else does, and says the end
 """
 
 from __future__ import annotations
@@ -76,18 +76,21 @@ async def approve(store: foldlog.Store, id: str) -> None:
     conversations = FoldlogConversationStore(store)
     [waits] = await store.waiting()
     await told()
-    try:
-        await store.answer(waits.id, True)
-    except foldlog.AlreadyAnswered:
-        say(None)
-        return
-    conversation = await conversations.load(id)
-    assert conversation is not None
-    assert conversation.deferred_tool_requests is not None
-    results = conversation.deferred_tool_requests.build_results(approve_all=True)
-    result = await make_agent().run(conversation=conversation, deferred_tool_results=results)
-    await conversations.save(result)
-    say(result.output)
+    mine: Any = None
+
+    async def go_on() -> None:
+        nonlocal mine
+        conversation = await conversations.load(id)
+        assert conversation is not None
+        assert conversation.deferred_tool_requests is not None
+        results = conversation.deferred_tool_requests.build_results(approve_all=True)
+        result = await make_agent().run(conversation=conversation, deferred_tool_results=results)
+        await conversations.save(result)
+        mine = result.output
+
+    async with store.run(waits.id, session_id=waits.session_id) as run:
+        await run.step("continue", go_on)
+    say(mine)
 
 
 async def main(path: str, namespace: str, id: str, what: str) -> None:

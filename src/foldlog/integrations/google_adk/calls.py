@@ -6,21 +6,18 @@ They are pauses, saved with the event that asks; the user's event that answers e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from google.adk.sessions import Session
 
-from foldlog.errors import AlreadyAnswered, NotWaiting, WaitingExpired
 from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
 from foldlog.models import WaitingKind
 from foldlog.opening import Store
+from foldlog.store.waiting import Ref
 
 _REQUEST: Final = "adk_request_"
 """What the names of ADK's own requests begin with; `confirmation`, for instance, follows."""
-
-_ENDED: Final = (AlreadyAnswered, NotWaiting, WaitingExpired)
 
 
 class Calls:
@@ -75,8 +72,7 @@ async def end_waiting(store: Store, session_id: str) -> None:
     """Take all calls of a session that was deleted off the list of what waits."""
     for item in await store.waiting(session_id=session_id):
         if item.kind is WaitingKind.PAUSE:
-            with suppress(*_ENDED):
-                await store.answer(item.id)
+            await store.load_planner_state(*Ref.of(item.id).keys)
 
 
 def _parts(body: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
