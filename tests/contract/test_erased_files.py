@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -84,6 +85,30 @@ async def test_what_was_overwritten_or_removed_is_on_the_disk(
         monkeypatch.setattr(os, "fsync", noted)
         assert (await store.erase_session("session")).on_disk == 0
         assert (before & files_and_folders(tmp_path)) - synced == set()
+
+
+async def test_what_is_staged_and_goes_while_an_erasure_looks_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a batch goes before it is listed, or its file before it is opened."""
+    batches = tmp_path / "jetstream" / "$G" / "streams" / "any" / "batches"
+    scandir, went = os.scandir, list[Any]()
+
+    def listed(path: Any = ".") -> Any:
+        if str(path) == str(batches):
+            (batches / "committed" / "msgs").mkdir(parents=True, exist_ok=True)
+        if str(path) == str(batches / "committed"):
+            shutil.rmtree(path)
+            went.append(path)
+        return scandir(path)
+
+    async with foldlog.connect(path=tmp_path) as store:
+        await fill(store, "session", SECRET, range(3))
+        (batches / "staged" / "msgs").mkdir(parents=True)
+        (batches / "staged" / "msgs" / "1.blk").symlink_to(tmp_path / "gone")
+        monkeypatch.setattr(os, "scandir", listed)
+        erased = await store.erase_session("session")
+        assert (erased.readable, erased.on_disk, len(went)) == ((), 0, 2)
 
 
 async def test_a_record_that_a_killed_server_did_not_overwrite_is_told(tmp_path: Path) -> None:

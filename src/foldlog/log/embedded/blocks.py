@@ -8,6 +8,7 @@ nothing is found.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -26,9 +27,10 @@ _IS_NO_MESSAGE: Final = 3 << 62
 def count_records(directory: Path, subjects: Collection[bytes]) -> Counter[bytes]:
     """Return how many records of each subject stand in the block files below a directory."""
     counts = Counter[bytes]()
-    for path in directory.rglob("msgs/*.blk"):
-        with suppress(FileNotFoundError):  # the server has rewritten it
-            counts.update(each for each in _subjects_in(path.read_bytes()) if each in subjects)
+    for folder, _, names in os.walk(directory):  # `rglob` fails where a folder goes meanwhile
+        for path in (Path(folder, name) for name in names if name.endswith(".blk")):
+            with suppress(FileNotFoundError):  # the server has rewritten it
+                counts.update(each for each in _subjects_in(path.read_bytes()) if each in subjects)
     return counts
 
 
