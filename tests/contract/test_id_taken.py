@@ -139,8 +139,9 @@ async def test_a_fork_refuses_other_content_for_what_it_shares(
     fork = await store.fork("session")
     assert await saved.read(store, fork) == ["first"]
     await saved.save(store, fork, "first")  # the same, though it names another session
-    with pytest.raises(foldlog.IdTaken):
+    with pytest.raises(foldlog.IdTaken) as raised:
         await saved.save(store, fork, "other")
+    assert raised.value.keys[0] == fork  # it reads there, though the origin holds it
     assert await saved.read(store, fork) == ["first"]
     await store.clear_session(fork)
     await saved.save(store, fork, "other")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog.envelope import draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from foldlog.scoped import Scope
@@ -110,6 +111,24 @@ async def test_a_fork_of_a_fork_shares_with_both(store: foldlog.Store) -> None:
         assert found is not None
         assert found.query == query
     assert (await store.rebuild()).differing == ()
+
+
+async def test_a_damaged_record_that_forks_share_is_named_where_it_is(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    await updated(store, "session", "u1")
+    subject = store._core.subject("updates", "session")
+    damage = draft("update.saved", b"\xc1", id="damage")
+    [at] = await store._core.log.append([Append(subject, (damage,))])
+    await store.fork("session", to="fork")
+    await store.fork("fork", to="fork of it")
+    for reader in (store, await reopen(), store.at(await store.position())):
+        for session in ("session", "fork", "fork of it"):
+            with pytest.raises(foldlog.LogCorrupt) as raised:
+                await reader.list_updates(session, consistency="strong")
+            assert (raised.value.stream, raised.value.sequence) == (subject.name, at)
+    found = {(each.where, each.sequence) for each in (await store.verify()).findings}
+    assert found == {(subject.name, at)}
 
 
 async def test_a_fork_is_one_append_however_much_it_shares(store: foldlog.Store) -> None:

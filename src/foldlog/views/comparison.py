@@ -156,7 +156,7 @@ class Served:
                 return None
             for record in records:
                 if record.seq <= served.applied:
-                    rebuilt.advance(record.envelopes)
+                    rebuilt.advance(record.envelopes, record.subject)
             if served.applied == rebuilt.applied:
                 first = _first(served, rebuilt)
                 return None if first is None else _difference(served, rebuilt, first)

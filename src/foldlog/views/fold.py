@@ -32,8 +32,10 @@ class Fold(Generic[S]):
         self.applied: int = 0
         self.last: Position | None = None
 
-    def advance(self, envelopes: Sequence[Recorded]) -> None:
-        """Fold in the envelopes of whole records, which follow without a gap.
+    def advance(self, envelopes: Sequence[Recorded], subject: str) -> None:
+        """Fold in the envelopes of whole records of a subject, which follow without a gap.
+
+        A fork begins with records of its origin: `subject` is the name of the one that has them.
 
         Raises LogCorrupt: a payload is not what its type says. `applied` stays, but envelopes
         before that one may have taken effect.
@@ -43,7 +45,7 @@ class Fold(Generic[S]):
             try:
                 step(projection, folded, envelope)
             except msgspec.MsgspecError as error:
-                raise LogCorrupt(self.subject.name, envelope.seq, str(error)) from error
+                raise LogCorrupt(subject, envelope.seq, str(error)) from error
         last = envelopes[-1]
         self.applied = last.seq
         self.last = Position(last.seq, last.index, last.id)
@@ -61,7 +63,7 @@ async def refold(log: Log, projection: Projection[S], subject: Subject) -> Folde
     async with aclosing(log.read(subject)) as pages:
         async for records in pages:
             for record in records:
-                fold.advance(record.envelopes)
+                fold.advance(record.envelopes, record.subject)
     return fold.folded
 
 

@@ -157,17 +157,17 @@ class Refolding:
         if envelopes and not found.envelopes:
             found.is_fork = envelopes[0].type == FORKED
         if envelopes and not found.is_fork:
-            self._advance(found, envelopes)
+            self._advance(found, envelopes, found.subject.name)
             if not self.keeps(found.subject):
                 found.shrink()
 
-    def _advance(self, found: Refolded, envelopes: list[Recorded]) -> None:
+    def _advance(self, found: Refolded, envelopes: list[Recorded], subject: str) -> None:
         found.envelopes += len(envelopes)
         for fold in found.folds:
             left = envelopes
             while left:
                 try:
-                    fold.advance(left)
+                    fold.advance(left, subject)
                     break
                 except LogCorrupt as error:
                     self.pass_over(error)
@@ -181,7 +181,7 @@ class Refolding:
                 async with aclosing(self.log.read(found.subject)) as pages:
                     async for records in pages:
                         for record in records:
-                            self._advance(found, record.envelopes)
+                            self._advance(found, record.envelopes, record.subject)
             except LogCorrupt as error:
                 self.pass_over(error)
         return found

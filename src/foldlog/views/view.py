@@ -126,7 +126,7 @@ class View(Fold[S]):
             pass  # what is before the floor may have overtaken it
         elif record.previous == self.applied:
             try:
-                self.advance(record.envelopes)
+                self.advance(record.envelopes, record.subject)
                 if self._ahead:
                     self.apply([])
             except LogCorrupt:
@@ -160,20 +160,21 @@ class View(Fold[S]):
         """Fold in what is new of `records`, which follow `applied` without a gap."""
         new = [each for each in records if each.seq > self.applied]
         if new:
-            self.advance([envelope for record in new for envelope in record.envelopes])
+            envelopes = [envelope for record in new for envelope in record.envelopes]
+            self.advance(envelopes, new[0].subject)
         while (following := self._ahead.pop(self.applied, None)) is not None:
             self._ahead_bytes -= _size(following.envelopes)
-            self.advance(following.envelopes)
+            self.advance(following.envelopes, following.subject)
         for previous in [each for each in self._ahead if each < self.applied]:
             self._ahead_bytes -= _size(self._ahead.pop(previous).envelopes)
         self.known_head = max(self.known_head, self.applied)
 
-    def advance(self, envelopes: Sequence[Recorded]) -> None:
+    def advance(self, envelopes: Sequence[Recorded], subject: str) -> None:
         """See `Fold`; counts what is new."""
         seen = self.folded.seen
         before = self.folded.count
         try:
-            super().advance(envelopes)
+            super().advance(envelopes, subject)
         finally:
             if self.folded.seen is not seen:  # it was cleared
                 before = self.unsaved = self.unsaved_bytes = self._held_bytes = 0
