@@ -277,6 +277,39 @@ async def test_a_past_that_was_read_before_shows_nothing_of_what_is_erased(
         await anext(watched)
 
 
+async def test_an_artifact_of_a_session_that_was_cleared_is_of_no_moment(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    before = await store.position()
+    ref = await store.artifact_store.put_text("text", scope=SCOPE)
+    then = await store.position()
+    read_before = store.at(then)
+    assert await read_before.artifact_store.get(ref.id) == b"text"
+    await store.clear_session("session")
+    cleared = await store.position()
+    assert await store.artifact_store.put_text("text", scope=SCOPE) == ref  # it begins anew
+    other = await reopen()
+    for past in (read_before, store.at(then), other.at(then)):
+        files = past.artifact_store
+        assert (await files.get(ref.id), await files.get_ref(ref.id)) == (None, None)
+        assert not await files.exists(ref.id)
+        for reading in (
+            files.list(scope=SCOPE),
+            files.get_with_session_check(ref.id, "session"),
+        ):
+            with pytest.raises(foldlog.PastErased):
+                await reading
+    for moment in (before, cleared):
+        files = other.at(moment).artifact_store
+        assert (await files.get(ref.id), await files.get_ref(ref.id)) == (None, None)
+    with pytest.raises(foldlog.PastErased):  # nobody can tell any more that there was none
+        await other.at(before).artifact_store.list(scope=SCOPE)
+    assert await other.at(cleared).artifact_store.list(scope=SCOPE) == []
+    for past in (store, other, other.at(await store.position())):
+        assert await past.artifact_store.get(ref.id) == b"text"
+        assert await past.artifact_store.list(scope=SCOPE) == [ref]
+
+
 async def test_the_bytes_of_what_was_deleted_since_are_said_to_be_gone(
     store: foldlog.Store,
 ) -> None:
