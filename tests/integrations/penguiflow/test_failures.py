@@ -16,6 +16,7 @@ from penguiflow.state import StateUpdate, SteeringEvent, SteeringEventType, Stor
 from pydantic import BaseModel, computed_field
 
 import foldlog
+from foldlog import errors
 from foldlog.integrations.penguiflow import PenguiFlowStateStore
 from tests.integrations.penguiflow.conftest import OpenStore
 from tests.support.server import LocalServer
@@ -172,6 +173,85 @@ async def test_it_raises_typed_errors_where_asked_to(caplog: pytest.LogCaptureFi
             await store.save_event(EVENT)
         assert store.degraded == {}
     assert not caplog.records
+
+
+Method = Callable[[PenguiFlowStateStore], Awaitable[Any]]
+DEFAULTS: dict[str, tuple[Method, Any]] = {
+    "save_event": (lambda store: store.save_event(EVENT), None),
+    "load_history": (lambda store: store.load_history("trace"), []),
+    "find_binding": (
+        lambda store: store.find_binding(router_session_id="s", agent_url="u", remote_skill="k"),
+        None,
+    ),
+    "list_bindings": (lambda store: store.list_bindings(router_session_id="s"), []),
+    "mark_binding_terminal": (
+        lambda store: store.mark_binding_terminal(trace_id="t", context_id="c", task_id="t"),
+        None,
+    ),
+    "save_planner_state": (lambda store: store.save_planner_state("token", {}), None),
+    "load_planner_state": (lambda store: store.load_planner_state("token"), None),
+    "save_memory_state": (lambda store: store.save_memory_state("key", {}), None),
+    "load_memory_state": (lambda store: store.load_memory_state("key"), None),
+    "list_tasks": (lambda store: store.list_tasks("s"), []),
+    "save_update": (lambda store: store.save_update(update()), None),
+    "list_updates": (lambda store: store.list_updates("s"), []),
+    "list_steering": (lambda store: store.list_steering("s"), []),
+    "get_trajectory": (lambda store: store.get_trajectory("trace", "s"), None),
+    "list_traces": (lambda store: store.list_traces("s"), []),
+    "save_planner_event": (
+        lambda store: store.save_planner_event("trace", PlannerEvent("x", 1.0, 0)),
+        None,
+    ),
+    "list_planner_events": (lambda store: store.list_planner_events("trace"), []),
+    "clear_session": (lambda store: store.clear_session("s"), None),
+    "clear": (lambda store: store.clear(), None),
+}
+OF_ARTIFACTS: dict[str, tuple[Method, Any]] = {
+    "get": (lambda store: store.artifact_store.get("a"), None),
+    "get_with_session_check": (
+        lambda store: store.artifact_store.get_with_session_check("a", "s"),
+        None,
+    ),
+    "get_ref": (lambda store: store.artifact_store.get_ref("a"), None),
+    "exists": (lambda store: store.artifact_store.exists("a"), False),
+    "delete": (lambda store: store.artifact_store.delete("a"), False),
+    "list": (lambda store: store.artifact_store.list(), []),
+}
+ERRORS = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, foldlog.FoldlogError)
+]
+
+
+@pytest.mark.parametrize("of", ERRORS, ids=lambda each: each.__name__)
+async def test_whatever_a_call_raises_is_one_default_one_line_and_one_count(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    of: type[foldlog.FoldlogError],
+) -> None:
+    error = of.__new__(of, "why")
+
+    async def failing(*_: object, **__: object) -> None:
+        raise error
+
+    async with foldlog.memory_store() as given:
+        for name in DEFAULTS:
+            monkeypatch.setattr(foldlog.Store, name, failing)
+        for name in (*OF_ARTIFACTS, "put_text"):
+            monkeypatch.setattr(type(given.artifact_store), name, failing)
+        store = PenguiFlowStateStore(given)
+        calls = DEFAULTS | OF_ARTIFACTS
+        for call, default in calls.values():
+            assert await call(store) == default
+        with pytest.raises(of):  # there is no reference to return
+            await store.artifact_store.put_text("text")
+        assert store.degraded == dict.fromkeys(calls, 1)
+        assert [each[1] for each in logged(caplog)] == [*calls]
+        assert {each[3] for each in logged(caplog)} == {repr(error)}
+        for event, method, *_ in logged(caplog):
+            reads = method.startswith(("load", "list", "find", "get", "exists"))
+            assert event == f"statestore_{'load' if reads else 'save'}_failed"
 
 
 # --- clearing -----------------------------------------------------------------------------------
