@@ -7,8 +7,12 @@ lives on a thread of its own: `foldlog.blocking`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, Generic, Protocol, TypeVar
+import copy
+import functools
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import foldlog
 from foldlog.blocking import BlockingStore
@@ -18,6 +22,7 @@ from foldlog.errors import ConfigurationError, Misuse
 from foldlog.opening import Store
 from foldlog.store.core import core_of
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Use = Callable[[Store], Coroutine[Any, Any, T]]
 """What is done with the open store, on its event loop."""
@@ -98,6 +103,41 @@ class _OnThread:
         return self._thread.call(use, until_closed=until_closed)
 
 
+class OnStore:
+    """What an adapter's classes share that can have a store of their own."""
+
+    @classmethod
+    def from_store(cls, store: AnyStore, **options: Any) -> Self:
+        """Return an object on an open store.
+
+        Args:
+            store: from `foldlog.connect`, `foldlog.memory_store` or `foldlog.blocking.connect`.
+            options: those of the class.
+        """
+        return cls(store, **options)  # type: ignore[call-arg]
+
+    @classmethod
+    def from_conn_string(cls, url_or_path: str | os.PathLike[str], **options: Any) -> Opened[Self]:
+        """Open a store, and close it at the end of `with`, or of `async with`.
+
+        With `with`, all methods may be called on any thread and any event loop.
+
+        Args:
+            url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
+            options: those of the class, and of `foldlog.connect`; with ":memory:", of
+                `foldlog.memory_store`.
+
+        Raises (when entered):
+            ConfigurationError: an option cannot work, or the server refuses the credentials.
+            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
+        """
+        makers = (vars(each).get("__init__") for each in cls.__mro__)
+        defaults = (getattr(each, "__kwdefaults__", None) for each in makers)
+        known = {name for each in defaults for name in each or ()}
+        own = {name: options.pop(name) for name in known & options.keys()}
+        return Opened(os.fspath(url_or_path), lambda store: cls.from_store(store, **own), options)
+
+
 class Opened(Generic[T]):
     """An object on a store of its own: enter it with `with`, or with `async with`.
 
@@ -149,6 +189,76 @@ class Opened(Generic[T]):
         if "://" in self._target:
             return await foldlog.connect(self._target, **self._options)
         return await foldlog.connect(path=self._target, **self._options)
+
+
+# --- the methods of code that blocks ------------------------------------------------------------
+
+
+class Accessing(Protocol):
+    """What has an access to its store."""
+
+    _access: Access
+
+
+A = TypeVar("A", bound=Accessing)
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[A, P], T]:
+    """Return a coroutine method as one that blocks. It awaits its access, and nothing else."""
+
+    @functools.wraps(method)
+    def call(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _run(method(_blocked(self), *args, **kwargs))
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[A, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[A, P], Iterator[T]]:
+    """As `blocking`, of a method that yields."""
+
+    @functools.wraps(method)
+    def iterate(self: A, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        items = method(_blocked(self), *args, **kwargs)
+        try:
+            with suppress(StopAsyncIteration):
+                while True:
+                    yield _run(items.__anext__())
+        finally:
+            _run(items.aclose())
+
+    return iterate
+
+
+class _Blocked:
+    """An access whose coroutines block where those of another one wait."""
+
+    def __init__(self, access: Access) -> None:
+        self.call = access.call
+
+    async def acall(self, use: Use[T], *, until_closed: bool = False) -> T:
+        return self.call(use, until_closed=until_closed)
+
+
+def _blocked(accessing: A) -> A:
+    """Return the same object with an access that blocks."""
+    same = copy.copy(accessing)
+    same._access = _Blocked(accessing._access)
+    return same
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing on this thread, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    coroutine.close()
+    raise RuntimeError("it waits for something else than its store")
 
 
 async def _nothing(store: Store) -> None:

@@ -8,7 +8,6 @@ https://github.com/anthropics/claude-agent-sdk-python/blob/main/src/claude_agent
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,7 +20,7 @@ import msgspec
 from foldlog import kinds
 from foldlog.envelope import Recorded
 from foldlog.errors import InvalidId, PayloadError, shown
-from foldlog.integrations.access import AnyStore, Opened, access_to
+from foldlog.integrations.access import AnyStore, OnStore, access_to
 from foldlog.integrations.objects import Unreadable, read_as
 from foldlog.integrations.required import not_installed
 from foldlog.kind import Fold, Kind
@@ -45,7 +44,7 @@ _SUB: Final = f"{MAIN}/"
 """What the conversations of subagents begin with; the SDK's subpath follows."""
 
 
-class FoldlogSessionStore(SessionStore):
+class FoldlogSessionStore(OnStore, SessionStore):
     """Keeps the SDK's transcripts: `ClaudeAgentOptions(session_store=FoldlogSessionStore(store))`.
 
     Each session of a project is a session of the store, by the id that `session_of` gives it. Its
@@ -62,22 +61,6 @@ class FoldlogSessionStore(SessionStore):
 
     def __init__(self, store: AnyStore) -> None:
         self._do = access_to(store).acall
-
-    @classmethod
-    def from_conn_string(
-        cls, url_or_path: str | os.PathLike[str], **options: Any
-    ) -> Opened[FoldlogSessionStore]:
-        """Open a store, and close it at the end of `async with`.
-
-        Args:
-            url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
-
-        Raises (when entered):
-            ConfigurationError: an option cannot work, or the server refuses the credentials.
-            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
-        """
-        return Opened(os.fspath(url_or_path), cls, options)
 
     async def append(self, key: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> None:
         """Add entries to a transcript, in order: one append, all of them or none.

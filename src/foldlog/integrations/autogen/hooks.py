@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from foldlog.integrations.autogen.installed import core
+from autogen_core import BaseAgent
 
 
 class Hooks:
@@ -44,4 +44,4 @@ def observed_factory(
 
 def saves_state(agent: Any) -> bool:
     """Whether an agent has a `save_state` of its own: the base class's only warns."""
-    return type(agent).save_state is not core().BaseAgent.save_state
+    return type(agent).save_state is not BaseAgent.save_state

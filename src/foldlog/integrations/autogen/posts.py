@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from autogen_core import AgentId, TopicId, try_get_known_serializers_for_type
+
 from foldlog.errors import Misuse, PayloadError
-from foldlog.integrations.autogen.installed import core
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class Serializers:
         Raises:
             PayloadError: AutoGen cannot serialise a message of that type.
         """
-        own = core().try_get_known_serializers_for_type(type(post.message))
+        own = try_get_known_serializers_for_type(type(post.message))
         name = type(post.message).__name__
         chosen = next(
             (self._known.get((each.type_name, each.data_content_type), each) for each in own),
@@ -75,12 +76,11 @@ class Serializers:
                 f"a message of type {held['type']} is on its way, which no agent handles: register "
                 "the agents before restoring"
             )
-        ids = core().AgentId
         return Post(
             held["id"],
             serializer.deserialize(held["payload"]),
-            held["sender"] and ids.from_str(held["sender"]),
-            held["topic"] and core().TopicId(*held["topic"]),
-            held["recipient"] and ids.from_str(held["recipient"]),
+            held["sender"] and AgentId.from_str(held["sender"]),
+            held["topic"] and TopicId(*held["topic"]),
+            held["recipient"] and AgentId.from_str(held["recipient"]),
             set(held["to"]),
         )

@@ -16,10 +16,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
+from autogen_core import AgentId
+
 from foldlog.errors import FoldlogError, Misuse
 from foldlog.integrations.autogen.checkpoints import Checkpoint, Checkpoints
 from foldlog.integrations.autogen.hooks import Hooks, observed_factory, saves_state
-from foldlog.integrations.autogen.installed import core
 from foldlog.integrations.autogen.posts import Post, Serializers
 from foldlog.integrations.autogen.units import Unit, Units
 from foldlog.opening import Store
@@ -82,10 +83,9 @@ class RuntimeCheckpoints(Checkpoints):
         """Save checkpoints of this runtime inside the block. Agents are registered inside it.
 
         Raises:
-            Misuse: it is attached already. ConfigurationError: AutoGen is not installed.
+            Misuse: it is attached already.
             FoldlogError: `failure`, if there is one, when the block ends.
         """
-        core()
         if self._runtime is not None:
             raise Misuse(f"run {self.run_id!r:.80} is attached to a runtime already")
         self._runtime = runtime
@@ -138,7 +138,7 @@ class RuntimeCheckpoints(Checkpoints):
 
     async def _load_agent(self, agent_id: str, state: dict[str, Any]) -> None:
         try:
-            await self._runtime.agent_load_state(core().AgentId.from_str(agent_id), state)
+            await self._runtime.agent_load_state(AgentId.from_str(agent_id), state)
         except LookupError as error:
             raise Misuse(
                 f"agent {agent_id!r:.80} is of a type that is not registered: register the agents "

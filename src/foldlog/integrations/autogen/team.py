@@ -12,10 +12,12 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Self
 
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import BaseChatMessage, MessageFactory, TextMessage
+
 from foldlog.errors import FoldlogError, Misuse
 from foldlog.integrations.autogen.checkpoints import Checkpoint, Checkpoints
 from foldlog.integrations.autogen.hooks import Hooks, observed_factory
-from foldlog.integrations.autogen.installed import base, core, messages
 from foldlog.opening import Store
 
 _AGENT: Final = "agent:"
@@ -75,11 +77,10 @@ class TeamCheckpoints(Checkpoints):
 
         Raises:
             Misuse: the team is on another runtime, has run before, or its manager is
-                of another kind; or AutoGen is not installed.
+                of another kind.
         """
-        core()
         self = cls(store, run_id, team, termination_condition)
-        self._factory = messages().MessageFactory()
+        self._factory = MessageFactory()
         for message_type in custom_message_types:
             self._factory.register(message_type)
         hooks = Hooks(runtime, register_factory=self._register_factory)
@@ -142,7 +143,7 @@ class TeamCheckpoints(Checkpoints):
         if run is None or not run["ended"]:
             return None
         said = self._messages(await self.transcript())
-        return base().TaskResult(messages=said, stop_reason=run["stop_reason"])
+        return TaskResult(messages=said, stop_reason=run["stop_reason"])
 
     async def run(
         self,
@@ -323,11 +324,11 @@ def _given(task: Any) -> list[Any]:
     if task is None:
         return []
     if isinstance(task, str):
-        return [messages().TextMessage(content=task, source="user")]
+        return [TextMessage(content=task, source="user")]
     given: list[Any] = task if isinstance(task, list) else [task]
     if not given:
         raise ValueError("Task list cannot be empty.")
-    if not all(isinstance(each, messages().BaseChatMessage) for each in given):
+    if not all(isinstance(each, BaseChatMessage) for each in given):
         raise ValueError("A task is a string, a BaseChatMessage or a list of BaseChatMessage.")
     return list(given)
 

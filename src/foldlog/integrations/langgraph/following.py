@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from foldlog.errors import StoreClosed
-from foldlog.integrations.access import Access, Use
+from foldlog.integrations.access import Access, Use, iterating
 from foldlog.opening import Store
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Following(Generic[T]):
         self._begin = begin
         self._shown = shown
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def __aiter__(self) -> AsyncGenerator[Any]:
         items = _Items(self._begin)
         try:
             while (found := await self._access.acall(items.take, until_closed=True))[0]:
@@ -58,14 +58,7 @@ class Following(Generic[T]):
             with suppress(StoreClosed):  # which has ended it
                 await self._access.acall(items.close)
 
-    def __iter__(self) -> Iterator[Any]:
-        items = _Items(self._begin)
-        try:
-            while (found := self._access.call(items.take, until_closed=True))[0]:
-                yield self._shown(found[1])
-        finally:
-            with suppress(StoreClosed):
-                self._access.call(items.close)
+    __iter__: Final = iterating(__aiter__)
 
 
 class _Items:

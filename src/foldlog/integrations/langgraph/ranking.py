@@ -8,13 +8,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from foldlog import codec
-from foldlog.integrations.langgraph.installed import (
+from langgraph.store.base import (
     Embeddings,
     IndexConfig,
     ensure_embeddings,
     get_text_at_path,
 )
+
+from foldlog import codec
 from foldlog.integrations.langgraph.items import ItemLog, by_namespace
 from foldlog.integrations.langgraph.search import Labels
 from foldlog.opening import Store

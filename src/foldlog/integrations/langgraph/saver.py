@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
 
-from foldlog.errors import ConfigurationError
-from foldlog.integrations.access import Access, AnyStore, Opened, access_to
-from foldlog.integrations.langgraph.fencing import Holding
-from foldlog.integrations.langgraph.following import Derived, Following
-from foldlog.integrations.langgraph.forms import Forms, Place
-from foldlog.integrations.langgraph.installed import (
+from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     BaseCheckpointSaver,
     CheckpointTuple,
     get_checkpoint_metadata,
 )
+
+from foldlog.errors import ConfigurationError
+from foldlog.integrations.access import Access, AnyStore, OnStore, access_to, blocking, iterating
+from foldlog.integrations.langgraph.fencing import Holding
+from foldlog.integrations.langgraph.following import Derived, Following
+from foldlog.integrations.langgraph.forms import Forms, Place
 from foldlog.integrations.langgraph.threads import Threads
 from foldlog.opening import Store
 from foldlog.store.forks import When
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _STRATEGIES = ("keep_latest", "delete")
 
 
-class FoldlogSaver(BaseCheckpointSaver[str]):
+class FoldlogSaver(OnStore, BaseCheckpointSaver[str]):
     """A checkpointer whose threads are sessions of a store.
 
         async with FoldlogSaver.from_conn_string("nats://localhost:4222") as saver:
@@ -54,48 +54,15 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self._access: Access = access_to(store)
 
-    @classmethod
-    def from_store(cls, store: AnyStore, *, serde: Any = None) -> Self:
-        """Return a saver on an open store.
-
-        Args:
-            store: from `foldlog.connect`, `foldlog.memory_store` or `foldlog.blocking.connect`.
-            serde: LangGraph's serialiser of values. None: its default.
-        """
-        return cls(store, serde=serde)
-
-    @classmethod
-    def from_conn_string(
-        cls, url_or_path: str | os.PathLike[str], *, serde: Any = None, **options: Any
-    ) -> Opened[Self]:
-        """Open a store, and close it at the end of `with`, or of `async with`.
-
-        With `with`, all methods may be called on any thread and any event loop.
-
-        Args:
-            url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            serde: LangGraph's serialiser of values. None: its default.
-            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
-
-        Raises (when entered):
-            ConfigurationError: an option cannot work, or the server refuses the credentials.
-            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
-        """
-        return Opened(os.fspath(url_or_path), lambda store: cls(store, serde=serde), options)
-
     # --- reading --------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: Mapping[str, Any]) -> Any:
         """Return the checkpoint that a config names, or the latest; None if there is none."""
         place = Place.of(config)
-        row = await self._arun(lambda threads: threads.get(place))
+        row = await self._run(lambda threads: threads.get(place))
         return None if row is None else self._tuple(place.thread, row)
 
-    def get_tuple(self, config: Mapping[str, Any]) -> Any:
-        """Return the checkpoint that a config names, or the latest; None if there is none."""
-        place = Place.of(config)
-        row = self._run(lambda threads: threads.get(place))
-        return None if row is None else self._tuple(place.thread, row)
+    get_tuple: Final = blocking(aget_tuple)
 
     async def alist(
         self,
@@ -104,7 +71,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         filter: dict[str, Any] | None = None,
         before: Mapping[str, Any] | None = None,
         limit: int | None = None,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any]:
         """Yield checkpoints, the newest first.
 
         Args:
@@ -113,41 +80,19 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             before: only checkpoints whose id is below this one's.
             limit: how many at most.
         """
-        rows = await self._arun(lambda threads: threads.rows(config, filter, before, limit))
+        rows = await self._run(lambda threads: threads.rows(config, filter, before, limit))
         for thread_id, row in rows:
             yield self._tuple(thread_id, row)
 
-    def list(
-        self,
-        config: Mapping[str, Any] | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-    ) -> Iterator[Any]:
-        """Yield checkpoints, the newest first.
-
-        Args:
-            config: a thread, and if it names one, a namespace and a checkpoint. None: all threads.
-            filter: values that the metadata has.
-            before: only checkpoints whose id is below this one's.
-            limit: how many at most.
-        """
-        rows = self._run(lambda threads: threads.rows(config, filter, before, limit))
-        for thread_id, row in rows:
-            yield self._tuple(thread_id, row)
+    list: Final = iterating(alist)
 
     async def aget_delta_channel_history(
         self, *, config: Mapping[str, Any], channels: Sequence[str]
     ) -> Mapping[str, Any]:
         """Return what the values of delta channels are built from, at a checkpoint's parent."""
-        return await self._arun(lambda threads: threads.history(Place.of(config), channels))
+        return await self._run(lambda threads: threads.history(Place.of(config), channels))
 
-    def get_delta_channel_history(
-        self, *, config: Mapping[str, Any], channels: Sequence[str]
-    ) -> Mapping[str, Any]:
-        """Return what the values of delta channels are built from, at a checkpoint's parent."""
-        return self._run(lambda threads: threads.history(Place.of(config), channels))
+    get_delta_channel_history: Final = blocking(aget_delta_channel_history)
 
     # --- saving ---------------------------------------------------------------------------------
 
@@ -161,20 +106,10 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """Save a checkpoint, in one append; return the config that names it."""
         about = get_checkpoint_metadata(config, metadata)
         after = Place.of(config)
-        put = await self._arun(lambda t: t.put(after, checkpoint, about, new_versions))
+        put = await self._run(lambda t: t.put(after, checkpoint, about, new_versions))
         return put.config
 
-    def put(
-        self,
-        config: Mapping[str, Any],
-        checkpoint: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-        new_versions: Mapping[str, Any],
-    ) -> Any:
-        """Save a checkpoint, in one append; return the config that names it."""
-        about = get_checkpoint_metadata(config, metadata)
-        after = Place.of(config)
-        return self._run(lambda t: t.put(after, checkpoint, about, new_versions)).config
+    put: Final = blocking(aput)
 
     async def aput_writes(
         self,
@@ -185,18 +120,9 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Save what a task wrote after a checkpoint."""
         place, found = Place.of(config), _indexed(writes)
-        await self._arun(lambda threads: threads.put_writes(place, found, task_id, task_path))
+        await self._run(lambda threads: threads.put_writes(place, found, task_id, task_path))
 
-    def put_writes(
-        self,
-        config: Mapping[str, Any],
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Save what a task wrote after a checkpoint."""
-        place, found = Place.of(config), _indexed(writes)
-        self._run(lambda threads: threads.put_writes(place, found, task_id, task_path))
+    put_writes: Final = blocking(aput_writes)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Save all that a thread holds in another one as well. `afork` copies nothing.
@@ -208,18 +134,9 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             ThreadHeld: another run holds the target.
             CheckpointGone: the target was deleted meanwhile. In both cases nothing shows.
         """
-        await self._arun(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
+        await self._run(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
 
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Save all that a thread holds in another one as well. `fork` copies nothing.
-
-        It is appended half a megabyte at a time, and shows all at once.
-
-        Raises:
-            ThreadHeld: another run holds the target. Nothing shows.
-            CheckpointGone: the target was deleted meanwhile. Nothing shows.
-        """
-        self._run(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
+    copy_thread: Final = blocking(acopy_thread)
 
     # --- removing -------------------------------------------------------------------------------
 
@@ -234,24 +151,15 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             ThreadHeld: another run holds it. Nothing was deleted.
             SessionHasForks: forks share it. Nothing was deleted.
         """
-        await self._arun(lambda threads: threads.delete(str(thread_id)))
+        await self._run(lambda threads: threads.delete(str(thread_id)))
 
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints and their history.
-
-        Raises:
-            ThreadHeld: another run holds it. Nothing was deleted.
-            SessionHasForks: forks share it. Nothing was deleted.
-        """
-        self._run(lambda threads: threads.delete(str(thread_id)))
+    delete_thread: Final = blocking(adelete_thread)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads: those with `run_id` in their metadata."""
-        await self._arun(lambda threads: threads.delete_runs(run_ids))
+        await self._run(lambda threads: threads.delete_runs(run_ids))
 
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of runs, in all threads: those with `run_id` in their metadata."""
-        self._run(lambda threads: threads.delete_runs(run_ids))
+    delete_for_runs: Final = blocking(adelete_for_runs)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove the older checkpoints of threads.
@@ -263,19 +171,9 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         Raises:
             ConfigurationError: there is no such strategy.
         """
-        await self._arun(lambda threads: _prune(threads, thread_ids, strategy))
+        await self._run(lambda threads: _prune(threads, thread_ids, strategy))
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove the older checkpoints of threads.
-
-        Args:
-            strategy: "keep_latest" leaves each namespace its latest checkpoint, and those that the
-                values of its delta channels are built from; "delete" leaves nothing.
-
-        Raises:
-            ConfigurationError: there is no such strategy.
-        """
-        self._run(lambda threads: _prune(threads, thread_ids, strategy))
+    prune: Final = blocking(aprune)
 
     # --- what only a log can do -----------------------------------------------------------------
 
@@ -353,23 +251,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """
         return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, to=into))
 
-    def fork(self, thread_id: str, *, into: str | None = None, at: When | None = None) -> str:
-        """Begin a thread with what another one held at a moment, without copying; return its id.
-
-        While it lives, the other one cannot be deleted.
-
-        Args:
-            thread_id: the other thread.
-            into: the new thread's id, never used before. None: a new one.
-            at: a position, a datetime with a time zone, or a saved object or its id. None: now.
-
-        Raises:
-            UnknownMoment: there is no such moment, or the thread held nothing then.
-            PastErased: the thread was deleted since.
-            SessionExists: `into` was used before.
-            Misuse: `into` is on another shard; the message names an id that is not.
-        """
-        return self._access.call(lambda store: store.fork(str(thread_id), at=at, to=into))
+    fork: Final = blocking(afork)
 
     def get_next_version(self, current: Any, channel: None) -> str:
         """Return the version after one: a growing number, and a random part."""
@@ -399,11 +281,8 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             [forms.write(each) for each in row.writes],
         )
 
-    async def _arun(self, use: Callable[[Threads], Coroutine[Any, Any, T]]) -> T:
+    async def _run(self, use: Callable[[Threads], Coroutine[Any, Any, T]]) -> T:
         return await self._access.acall(lambda store: use(self._threads(store)))
-
-    def _run(self, use: Callable[[Threads], Coroutine[Any, Any, T]]) -> T:
-        return self._access.call(lambda store: use(self._threads(store)))
 
 
 def _indexed(writes: Sequence[tuple[str, Any]]) -> list[tuple[int, str, Any]]:

@@ -8,14 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import merge
 from itertools import compress, islice
 from operator import attrgetter
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
-
-from foldlog import codec
-from foldlog.errors import PayloadError
-from foldlog.integrations.access import AnyStore, Opened, access_to
-from foldlog.integrations.langgraph.installed import (
+from langgraph.store.base import (
     BaseStore,
     Embeddings,
     GetOp,
@@ -30,6 +26,10 @@ from foldlog.integrations.langgraph.installed import (
     SearchOp,
     TTLConfig,
 )
+
+from foldlog import codec
+from foldlog.errors import PayloadError
+from foldlog.integrations.access import AnyStore, OnStore, access_to, blocking
 from foldlog.integrations.langgraph.items import ItemLog, by_namespace
 from foldlog.integrations.langgraph.ranking import ByMeaning, ByWords, Found, Scores
 from foldlog.integrations.langgraph.search import Labels, is_matched, matcher
@@ -57,7 +57,7 @@ Touching = dict[tuple[Labels, str], None]
 """The items whose time a read begins anew."""
 
 
-class FoldlogStore(BaseStore):
+class FoldlogStore(OnStore, BaseStore):
     """LangGraph's long-term memory on foldlog. Lives as long as the store that it is given.
 
     The methods are LangGraph's: `get`, `search`, `put`, `delete`, `list_namespaces`, `batch`, and
@@ -107,62 +107,10 @@ class FoldlogStore(BaseStore):
         self._ranking = ByWords() if index is None else ByMeaning(index, self._log)
         self._sweeper = Sweeper(self._log.sweep)
 
-    @classmethod
-    def from_store(cls, store: AnyStore, **options: Any) -> Self:
-        """Return a FoldlogStore on an open store.
-
-        Args:
-            store: from `foldlog.connect`, `foldlog.memory_store` or `foldlog.blocking.connect`.
-            options: `name`, `index`, `ttl` and `consistency` of the class.
-        """
-        return cls(store, **options)
-
-    @classmethod
-    def from_conn_string(
-        cls,
-        url_or_path: str,
-        *,
-        name: str = "default",
-        index: IndexConfig | None = None,
-        ttl: TTLConfig | None = None,
-        consistency: Consistency = "session",
-        **options: Any,
-    ) -> Opened[Self]:
-        """Open a store, and close it at the end of `with`, or of `async with`.
-
-        With `with`, all methods may be called on any thread and any event loop.
-
-        Args:
-            url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            name: which of the LangGraph stores that the log holds.
-            index: LangGraph's: `embed`, `dims`, `fields`.
-            ttl: LangGraph's: `default_ttl` and `sweep_interval_minutes` in minutes,
-                `refresh_on_read`, `omit_expired`.
-            consistency: how fresh reads are: "eventual", "session" or "strong".
-            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
-
-        Raises (when entered):
-            ConfigurationError: an option cannot work, or the server refuses the credentials.
-            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
-        """
-
-        def make(store: AnyStore) -> Any:
-            return cls(store, name=name, index=index, ttl=ttl, consistency=consistency)
-
-        return Opened(url_or_path, make, options)
-
     @property
     def embeddings(self) -> Embeddings | None:
         """The embeddings that make vectors; None without `index`."""
         return self._ranking.embeddings if isinstance(self._ranking, ByMeaning) else None
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run several operations, and return what each gives, in order.
-
-        They read what there was before, then write all or nothing.
-        """
-        several = list(ops)
-        return self._access.call(lambda store: self._batch(store, several))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run several operations, and return what each gives, in order.
@@ -172,17 +120,7 @@ class FoldlogStore(BaseStore):
         several = list(ops)
         return await self._access.acall(lambda store: self._batch(store, several))
 
-    def erase(self, namespace_prefix: Sequence[str]) -> None:
-        """Remove all items of the namespaces that begin so, with all their history.
-
-        No read shows them any more, nor any earlier moment. Labels stay. What is put afterwards
-        counts.
-
-        Raises:
-            LogUnavailable, AppendUnknown: some may remain; erasing again is safe.
-        """
-        prefix = tuple(namespace_prefix)
-        self._access.call(lambda store: self._log.erase(store, prefix))
+    batch: Final = blocking(abatch)
 
     async def aerase(self, namespace_prefix: Sequence[str]) -> None:
         """Remove all items of the namespaces that begin so, with all their history.
@@ -196,24 +134,15 @@ class FoldlogStore(BaseStore):
         prefix = tuple(namespace_prefix)
         await self._access.acall(lambda store: self._log.erase(store, prefix))
 
-    # --- expiry -----------------------------------------------------------------------------------
+    erase: Final = blocking(aerase)
 
-    def sweep_ttl(self) -> int:
-        """Remove the items that have expired; return how many."""
-        return self._access.call(self._log.sweep)
+    # --- expiry -----------------------------------------------------------------------------------
 
     async def asweep_ttl(self) -> int:
         """Remove the items that have expired; return how many."""
         return await self._access.acall(self._log.sweep)
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
-        """Remove expired items now and then, until the store closes. Starting again does nothing.
-
-        Args:
-            sweep_interval_minutes: minutes between sweeps. None: what `ttl` says, else 5.
-        """
-        seconds = self._interval(sweep_interval_minutes)
-        self._access.call(lambda store: self._sweeper.start(store, seconds))
+    sweep_ttl: Final = blocking(asweep_ttl)
 
     async def astart_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
         """Remove expired items now and then, until the store closes. Starting again does nothing.
@@ -224,13 +153,13 @@ class FoldlogStore(BaseStore):
         seconds = self._interval(sweep_interval_minutes)
         await self._access.acall(lambda store: self._sweeper.start(store, seconds))
 
-    def stop_ttl_sweeper(self) -> None:
-        """Stop removing expired items. Stopping again does nothing."""
-        self._access.call(lambda store: self._sweeper.stop())
+    start_ttl_sweeper: Final = blocking(astart_ttl_sweeper)
 
     async def astop_ttl_sweeper(self) -> None:
         """Stop removing expired items. Stopping again does nothing."""
         await self._access.acall(lambda store: self._sweeper.stop())
+
+    stop_ttl_sweeper: Final = blocking(astop_ttl_sweeper)
 
     def _interval(self, minutes: float | None) -> float:
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")

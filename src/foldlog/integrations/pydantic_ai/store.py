@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -21,7 +20,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from foldlog import codec
 from foldlog.errors import PayloadError, shown
-from foldlog.integrations.access import AnyStore, Opened, access_to
+from foldlog.integrations.access import AnyStore, OnStore, access_to
 from foldlog.integrations.objects import Unreadable
 from foldlog.integrations.pydantic_ai.saving import check_redacted, load, write_one
 from foldlog.opening import Store
@@ -42,7 +41,7 @@ _AT_ONCE: Final = 64
 _records: Final[Any] = TypeAdapter(ConversationRecord)
 
 
-class FoldlogConversationStore(ConversationStore):
+class FoldlogConversationStore(OnStore, ConversationStore):
     """Keeps conversations: `await FoldlogConversationStore(store).save(result)`.
 
     A save is one append, all of it or nothing. Of two that go on from the same revision, in
@@ -66,22 +65,6 @@ class FoldlogConversationStore(ConversationStore):
         self._do = access_to(store).acall
         self._places: dict[str, str] = {}
         self._consistency: Consistency = "strong"
-
-    @classmethod
-    def from_conn_string(
-        cls, url_or_path: str | os.PathLike[str], **options: Any
-    ) -> Opened[FoldlogConversationStore]:
-        """Open a store, and close it at the end of `async with`.
-
-        Args:
-            url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
-
-        Raises (when entered):
-            ConfigurationError: an option cannot work, or the server refuses the credentials.
-            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
-        """
-        return Opened(os.fspath(url_or_path), cls, options)
 
     async def save(self, conversation: Any, *, scope: str | None = None) -> list[ConversationEntry]:
         """Store a conversation, or that of a run's result, and its new messages.
