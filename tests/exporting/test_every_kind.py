@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.cli.support import run
 from tests.exporting.test_round_trip import blobs, read
 from tests.historic.older import LASTING, OWN, write
 from tests.historic.test_older_log import NEVER_IN_A_BACKUP, SINCE
+from tests.support.build import update
 
 OPTIONS: dict[str, Any] = LASTING
 
@@ -88,6 +90,22 @@ def test_the_commands(tmp_path: Path) -> None:
     assert run("backup", backup, "--path", tmp_path / "restored").code == 0
     assert run("export", second, "--path", tmp_path / "imported").code == 0
     assert first.read_bytes() == backup.read_bytes() == second.read_bytes()
-    refused = run("backup", first, "--path", tmp_path / "restored")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["backup"], ["export"], ["export", "--format", "parquet"], ["export", "--session", "session"]],
+)
+def test_the_commands_overwrite_no_file(tmp_path: Path, words: list[str]) -> None:
+    async def begin() -> None:
+        async with foldlog.connect(path=tmp_path / "data") as store:
+            await store.save_update(update("u1"))
+
+    asyncio.run(begin())
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    refused = run(*words, file, "--path", tmp_path / "data")
     assert (refused.code, refused.stdout) == (1, "")
-    assert "exists: name another file, or remove it" in refused.stderr
+    assert refused.stderr == f"foldlog: {file} exists: name another file, or remove it\n"
+    assert file.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["data", "mine"]
