@@ -31,7 +31,7 @@ FRAMEWORKS = {
 }
 """By the name of the adapter's module, the package of its framework."""
 
-LATE = {"penguiflow"}
+LATE = {"langgraph", "penguiflow"}
 """Adapters that can be imported without their framework, and say so when they are used."""
 
 ADAPTERS = {info.name for info in pkgutil.iter_modules(foldlog.integrations.__path__)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from asyncio import Semaphore, TaskGroup
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from foldlog.batches import side_by_side
 from foldlog.errors import (
     ImportFailed,
     InvalidId,
@@ -17,7 +17,7 @@ from foldlog.importer.conversation import BrokenLine, Conversation
 from foldlog.importer.planning import plan
 from foldlog.importer.reading import Item, read_conversations
 from foldlog.importer.report import ImportProgress, ImportReport
-from foldlog.importer.saving import TraceTaken, first_error, save
+from foldlog.importer.saving import TraceTaken, save
 from foldlog.opening import Store
 
 OnProgress = Callable[[ImportProgress], None]
@@ -60,22 +60,7 @@ async def import_conversations(
     files = [Path(path) for path in paths]
     size = sum(each.stat().st_size for each in files if each.is_file())
     run = _Run(store, prefix, on_progress, total=size)
-    free = Semaphore(concurrency)
-
-    async def import_one(conversation: Conversation) -> None:
-        try:
-            await run.save(conversation)
-        finally:
-            free.release()
-
-    with first_error():
-        async with TaskGroup() as group:
-            for item in run.items(files):
-                if isinstance(item, BrokenLine):
-                    run.leave_out(item)
-                else:
-                    await free.acquire()
-                    group.create_task(import_one(item))
+    await side_by_side(run.items(files), run.save, at_once=concurrency)
     return run.finished_report(files)
 
 
@@ -117,7 +102,10 @@ class _Run:
         self._first[item.name] = f"{item.source}:{item.number}"
         return item
 
-    async def save(self, item: Conversation) -> None:
+    async def save(self, item: Item) -> None:
+        if isinstance(item, BrokenLine):
+            self.leave_out(item)
+            return
         try:
             saved = await save(self._store, plan(item, prefix=self._prefix))
         except _REFUSED as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import TaskGroup
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from foldlog.batches import side_by_side
 from foldlog.errors import FoldlogError
 from foldlog.importer.planning import MESSAGES, TASKS, ImportPlan
 from foldlog.importer.report import Counts
@@ -69,7 +69,7 @@ async def save(store: Store, plan: ImportPlan) -> tuple[Counts, Counts]:
     the next one.
     """
     trace_id = plan.trace_id
-    found = await at_once(sort.read(store, trace_id) for sort in _SORTS.values())
+    found = await side_by_side(_SORTS.values(), lambda sort: sort.read(store, trace_id))
     held = dict(zip(_SORTS, found, strict=True))
     missing = dict[str, list[Any]]()
     for name, sort in _SORTS.items():
@@ -84,35 +84,14 @@ async def save(store: Store, plan: ImportPlan) -> tuple[Counts, Counts]:
     if all(each.task_id != plan.started.task_id for each in held[TASKS]):
         await store.save_task(plan.started)
     # They start in this order, and a store appends to one subject in call order.
-    others = (name for name in _SORTS if name not in (MESSAGES, TASKS))
-    await at_once(
-        _SORTS[name].save(store, trace_id, each) for name in others for each in missing[name]
-    )
+    others = [
+        partial(_SORTS[name].save, store, trace_id, each)
+        for name in _SORTS
+        if name not in (MESSAGES, TASKS)
+        for each in missing[name]
+    ]
+    await side_by_side(others, lambda save: save())
     for each in missing[TASKS]:
         await store.save_task(each)
     appended = {name: len(missing[name]) for name in _SORTS}
     return appended, {name: len(plan.objects[name]) - appended[name] for name in _SORTS}
-
-
-async def at_once(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Return what these return, awaited at once; raise the first error as it is."""
-
-    async def call(each: Awaitable[T]) -> T:
-        return await each
-
-    with first_error():
-        async with TaskGroup() as group:
-            tasks = [group.create_task(call(each)) for each in calls]
-    return [each.result() for each in tasks]
-
-
-@contextmanager
-def first_error() -> Iterator[None]:
-    """Lets a task group fail with the error itself, as the code would without a group."""
-    try:
-        yield
-    except ExceptionGroup as group:
-        error: Exception = group
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        raise error from group

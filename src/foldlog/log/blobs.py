@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from foldlog.batches import in_batches
 from foldlog.errors import LogCorrupt
 from foldlog.log.side import Side
 from foldlog.subjects import Namespace, blob
@@ -72,8 +73,8 @@ class Blobs:
         # Also what was removed while it was being stored is stored again.
         if len(await self._side.subjects(blob(subject, name, "*"))) == len(parts) + 1:
             return
-        for first in range(0, len(parts), _IN_FLIGHT):
-            await self._side.put(parts[first : first + _IN_FLIGHT], ttl=span)
+        for some in in_batches(parts, _IN_FLIGHT):
+            await self._side.put(some, ttl=span)
         await self._side.put([(blob(subject, name, _WHOLE), whole)], ttl=span)
 
     async def holds(self, subject: str, name: str) -> bool:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
+from foldlog.batches import in_batches
 from foldlog.errors import AppendFailed
 from foldlog.log.side import Side
 from foldlog.subjects import Namespace, Subject, snapshot
@@ -63,8 +64,8 @@ class SnapshotStore:
             raise Unusable("it is cut off")
         others, digest = _others(subject, name, head)
         pieces = [head[_HEAD.size :]]
-        for start in range(0, len(others), _AT_ONCE):
-            found = await self._side.get(others[start : start + _AT_ONCE], patience=_PATIENCE)
+        for some in in_batches(others, _AT_ONCE):
+            found = await self._side.get(some, patience=_PATIENCE)
             pieces += [each for each in found if each is not None]
             if None in found:
                 break

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from foldlog import codec, kinds
+from foldlog.batches import in_batches
 from foldlog.errors import (
     ConfigurationError,
     InvalidId,
@@ -90,8 +91,8 @@ class Receiver:
         async with self._alone({str(each.event.trace_id) for each in found}):
             await self._place(found)
         reasons, shortened = [*refused], list[str]()
-        for start in range(0, len(found), _SLICE):
-            reasons += await self._save(found[start : start + _SLICE], shortened)
+        for some in in_batches(found, _SLICE):
+            reasons += await self._save(some, shortened)
         said = [f"{len(reasons)} refused: {reasons[0]}"] if reasons else []
         said += [f"{len(shortened)} shortened: {shortened[0]}"] if shortened else []
         return Outcome(len(reasons), "; ".join(said))

@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
 
+from foldlog.batches import in_batches
 from foldlog.scoped.text import around, expression, parts_of
 from foldlog.scoped.vectors import Matrix
 
@@ -247,8 +248,7 @@ class Documents:
     def take(self, texts: Sequence[Text]) -> None:
         """Give documents that are there another text; their vectors go."""
         execute = self.database.execute
-        for start in range(0, len(texts), _ROWS):
-            some = texts[start : start + _ROWS]
+        for some in in_batches(texts, _ROWS):
             rows = ", ".join(["(?, ?, ?, ?)"] * len(some))
             execute(_TEXTS.format(rows=rows), [*chain.from_iterable(some)])
             marks = ", ".join("?" * len(some))

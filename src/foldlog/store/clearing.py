@@ -6,8 +6,7 @@ of the removed records had drafted up to then. What stands before it is purged.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -15,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from foldlog.batches import side_by_side
 from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.kind import Key, Kind
@@ -30,9 +30,6 @@ from foldlog_projections.fold import Cleared, Folded, start, step
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-AT_ONCE: Final = 32
-"""Views that are read or cleared side by side."""
 
 _WRITERS: Final = 1_000
 """Writers that a tombstone names at most: those that wrote last."""
@@ -422,26 +419,3 @@ async def read_what_can_be(core: Core, kind: Kind[S], *keys: str) -> Folded[S]:
         return await core.read(kind, *keys, consistency="strong")
     except LogCorrupt:
         return await salvage(core.forked_log, kind, core.subject(kind, *keys))
-
-
-async def side_by_side(
-    items: Iterable[S], call: Callable[[S], Awaitable[T]], *, at_once: int = AT_ONCE
-) -> list[T]:
-    """Await a call for each item, some at once; return the results in order.
-
-    When one fails, or this is cancelled, the others have ended before it raises.
-    """
-    given = list(items)
-    waiting, results = enumerate(given), dict[int, T]()
-
-    async def work() -> None:
-        for number, item in waiting:
-            results[number] = await call(item)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(at_once, len(given))):
-                group.create_task(work(), name="foldlog side by side")
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [results[number] for number in sorted(results)]

@@ -6,7 +6,6 @@ kinds of users' own.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
 
+from foldlog.batches import side_by_side
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import (
     LogCorrupt,
@@ -37,7 +37,6 @@ from foldlog_projections.items import PAGE, Items
 S = TypeVar("S")
 T = TypeVar("T")
 
-_VIEWS_AT_ONCE: Final = 64
 _NOTHING: Final = Reach(0)
 
 
@@ -272,13 +271,7 @@ class Primitives(Decisions):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: the store does not know a kind.
         """
-        found: list[Any] = []
-        for start in range(0, len(keys), _VIEWS_AT_ONCE):
-            some = keys[start : start + _VIEWS_AT_ONCE]
-            found += await asyncio.gather(
-                *(self.view(each, consistency=consistency) for each in some)
-            )
-        return found
+        return await side_by_side(keys, lambda key: self.view(key, consistency=consistency))
 
     @operation()
     async def items(

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import Any, TypeVar
 
+from foldlog.batches import side_by_side
 from foldlog.envelope import CLEARED, draft
 from foldlog.errors import (
     ConfigurationError,
@@ -34,7 +35,6 @@ from foldlog.store.clearing import (
     bury_unread,
     clear,
     purge,
-    side_by_side,
     where,
 )
 from foldlog.store.core import Capability, Core

@@ -18,6 +18,7 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from foldlog import codec
+from foldlog.batches import in_batches
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.google_adk.sessions import session_id_of
 from foldlog.integrations.objects import Unreadable, read_as
@@ -82,9 +83,8 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
             listed = await store.scoped.list(scope, consistency="strong")
             known = {each.removesuffix(_GONE) for each in listed}
             new = [each for each in values.items() if each[0] not in known]
-            for start in range(0, len(new), _AT_ONCE):
-                some = dict(new[start : start + _AT_ONCE])
-                await store.scoped.write_many(scope, some, session_id=owner)
+            for some in in_batches(new, _AT_ONCE):
+                await store.scoped.write_many(scope, dict(some), session_id=owner)
 
         await self._access.acall(add)
 

@@ -3,13 +3,6 @@
 from foldlog.integrations.langgraph import FoldlogSaver, FoldlogStore
 """
 
-from foldlog.integrations.required import not_installed as _not_installed
-
-try:
-    import langgraph.checkpoint.base as _base  # noqa: F401
-except ModuleNotFoundError as _error:
-    raise _not_installed("langgraph", _error) from _error
-
 from foldlog.integrations.access import WouldBlock
 from foldlog.integrations.langgraph.fencing import CheckpointGone, ThreadHeld
 from foldlog.integrations.langgraph.saver import FoldlogSaver

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from itertools import compress
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from foldlog.batches import side_by_side
 from foldlog.errors import AppendConflict, FoldlogError, LogUnavailable
 from foldlog.integrations.langgraph.search import Labels, expiring, is_listed, namespaces
 from foldlog.kind import Key
@@ -23,9 +24,6 @@ from foldlog_projections.langgraph.langgraphnamespaces import Added, Tree
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-_AT_ONCE: Final = 64
-"""Namespaces that are read side by side."""
 
 
 class ItemLog:
@@ -63,13 +61,7 @@ class ItemLog:
                 store, self.key_of(labels), lambda items: question(labels, items)
             )
 
-        if len(wanted) == 1:
-            return [await ask(wanted[0])]
-        found: list[T] = []
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            found += await asyncio.gather(*map(ask, some))
-        return found
+        return await side_by_side(wanted, ask)
 
     async def _ask(self, store: Store, key: Key[S], question: Callable[[S], T]) -> T:
         return await store.view(key, question, consistency=self._consistency)

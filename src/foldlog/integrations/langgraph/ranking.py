@@ -8,14 +8,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from langgraph.store.base import (
+from foldlog import codec
+from foldlog.batches import in_batches
+from foldlog.integrations.langgraph.installed import (
     Embeddings,
     IndexConfig,
     ensure_embeddings,
     get_text_at_path,
 )
-
-from foldlog import codec
 from foldlog.integrations.langgraph.items import ItemLog, by_namespace
 from foldlog.integrations.langgraph.search import Labels
 from foldlog.opening import Store
@@ -146,8 +146,7 @@ class ByMeaning(_Ranking):
             for number, each in enumerate(items)
             if each.entry.paths != () and each.entry.model != self._made_by(each.entry)
         ]
-        for start in range(0, len(lacking), _EMBEDDED):
-            some = lacking[start : start + _EMBEDDED]
+        for some in in_batches(lacking, _EMBEDDED):
             made = await self._embedded([items[number] for number in some])
             for number, record in zip(some, made, strict=True):
                 vectors[number] = record.vectors

@@ -7,18 +7,17 @@ import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-    BaseCheckpointSaver,
-    CheckpointTuple,
-    get_checkpoint_metadata,
-)
-
 from foldlog.errors import ConfigurationError
 from foldlog.integrations.access import Access, AnyStore, OnStore, access_to, blocking, iterating
 from foldlog.integrations.langgraph.fencing import Holding
 from foldlog.integrations.langgraph.following import Derived, Following
 from foldlog.integrations.langgraph.forms import Forms, Place
+from foldlog.integrations.langgraph.installed import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+)
 from foldlog.integrations.langgraph.threads import Threads
 from foldlog.opening import Store
 from foldlog.store.forks import When

@@ -11,7 +11,12 @@ from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
-from langgraph.store.base import (
+
+from foldlog import codec
+from foldlog.batches import in_batches
+from foldlog.errors import PayloadError
+from foldlog.integrations.access import AnyStore, OnStore, access_to, blocking
+from foldlog.integrations.langgraph.installed import (
     BaseStore,
     Embeddings,
     GetOp,
@@ -26,10 +31,6 @@ from langgraph.store.base import (
     SearchOp,
     TTLConfig,
 )
-
-from foldlog import codec
-from foldlog.errors import PayloadError
-from foldlog.integrations.access import AnyStore, OnStore, access_to, blocking
 from foldlog.integrations.langgraph.items import ItemLog, by_namespace
 from foldlog.integrations.langgraph.ranking import ByMeaning, ByWords, Found, Scores
 from foldlog.integrations.langgraph.search import Labels, is_matched, matcher
@@ -269,8 +270,7 @@ class FoldlogStore(OnStore, BaseStore):
         def has_items(_: Labels, items: Items) -> bool:
             return any(map(self._shows(store), items.values()))
 
-        for start in range(0, len(matching), _AT_ONCE):
-            some = matching[start : start + _AT_ONCE]
+        for some in in_batches(matching, _AT_ONCE):
             are_there = await self._log.query(store, some, has_items)
             found |= dict.fromkeys(each[: op.max_depth] for each in compress(some, are_there))
             if len(found) >= end:

@@ -6,13 +6,13 @@ is one append; then the fold says whether it had an effect.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from foldlog.batches import side_by_side
 from foldlog.errors import PayloadError
 from foldlog.integrations.langgraph.fencing import CheckpointGone, check_free, refusal, token_of
 from foldlog.integrations.langgraph.forms import Forms, Place
@@ -42,9 +42,6 @@ from foldlog_projections.langgraph.checkpointrecords import (
 )
 from foldlog_projections.langgraph.namespaces import Checkpoint, Pending, Row, changes, value_of
 from foldlog_projections.langgraph.thread import Thread
-
-_AT_ONCE: Final = 64
-"""Threads that are looked at side by side."""
 
 _PART_BYTES: Final = 512 * 1024
 """How much of a copy is appended at a time."""
@@ -110,10 +107,10 @@ class Threads:
             thread_id = str(named["thread_id"])
             return [(thread_id, row) for row in await self._store.view(_key(thread_id), take)]
         rows: list[tuple[str, Row]] = []
-        for some in _by(_AT_ONCE, await self._store.keys(checkpoints.kind)):
-            taken = await asyncio.gather(*(self._store.view(key, take) for key in some))
-            for key, found in zip(some, taken, strict=True):
-                rows += [(key.keys[0], row) for row in found]
+        keys = await self._store.keys(checkpoints.kind)
+        taken = await side_by_side(keys, lambda key: self._store.view(key, take))
+        for key, found in zip(keys, taken, strict=True):
+            rows += [(key.keys[0], row) for row in found]
         rows.sort(key=lambda each: each[1].checkpoint.id, reverse=True)
         return rows[:limit]
 
@@ -303,13 +300,12 @@ class Threads:
             token = token_of(thread, key.keys[0])
             return Removed(secrets.token_urlsafe(9), ids, token), Change(over)
 
-        for some in _by(_AT_ONCE, await self._store.keys(checkpoints.kind)):
-            found = await asyncio.gather(
-                *(self._store.view(key, partial(find, key)) for key in some)
-            )
-            for key, (removed, change) in zip(some, found, strict=True):
-                if removed.ids:
-                    await self._save(key.keys[0], removed, change)
+        async def remove(key: Key[Thread]) -> None:
+            removed, change = await self._store.view(key, partial(find, key))
+            if removed.ids:
+                await self._save(key.keys[0], removed, change)
+
+        await side_by_side(await self._store.keys(checkpoints.kind), remove)
 
     async def prune(self, thread_id: str) -> None:
         """Remove all but the latest checkpoint of each namespace, and what it needs.
@@ -438,8 +434,3 @@ def _check_there(thread: Thread, place: Place) -> None:
 def _value(typed: tuple[str, bytes], base: tuple[Since, Body] | None) -> Value:
     since, body = (None, None) if base is None else base
     return value_of(Body.of(*typed), body, since)
-
-
-def _by(count: int, keys: Sequence[Key[Any]]) -> Iterable[Sequence[Key[Any]]]:
-    for start in range(0, len(keys), count):
-        yield keys[start : start + count]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -19,6 +18,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from foldlog import codec
+from foldlog.batches import side_by_side
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.access import AnyStore, OnStore, access_to
 from foldlog.integrations.objects import Unreadable
@@ -35,8 +35,6 @@ _CARRIED: Final = ("usage", "deferred_tool_requests")
 
 _PLACES: Final = 4096
 """Entries whose conversation is remembered: those that records lead to, the latest used."""
-
-_AT_ONCE: Final = 64
 
 _records: Final[Any] = TypeAdapter(ConversationRecord)
 
@@ -103,11 +101,8 @@ class FoldlogConversationStore(OnStore, ConversationStore):
         """
 
         async def read(store: Store) -> list[ConversationRecord | None]:
-            ids, found = [key.keys[0] for key in await store.keys(kind)], []
-            for start in range(0, len(ids), _AT_ONCE):
-                some = ids[start : start + _AT_ONCE]
-                found += await asyncio.gather(*(self._readable(store, id) for id in some))
-            return found
+            keys = await store.keys(kind)
+            return await side_by_side(keys, lambda key: self._readable(store, key.keys[0]))
 
         records = [each for each in await self._do(read) if each is not None]
         if scope is not None:

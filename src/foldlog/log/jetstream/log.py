@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from nats.aio.msg import Msg
 
+from foldlog.batches import in_batches
 from foldlog.errors import AppendUnknown, FoldlogError, LogCorrupt, LogUnavailable
 from foldlog.log.blobs import Blobs
 from foldlog.log.incarnation import Loss
@@ -233,8 +234,7 @@ class JetStreamLog:
             counts = await self._shards[each].stream.subjects(matching)
             subjects = {name: self.namespace.parse(name) for name in counts}
             unknown = [name for name, subject in subjects.items() if subject is None]
-            for start in range(0, len(unknown), _AT_ONCE):
-                some = unknown[start : start + _AT_ONCE]
+            for some in in_batches(unknown, _AT_ONCE):
                 asked = (find_keys(self._shards[each].stream, each, name) for name in some)
                 subjects.update(zip(some, await wait_for_all(asked), strict=True))
             found.update((s, counts[name]) for name, s in subjects.items() if s is not None)
