@@ -15,6 +15,7 @@ Where to go on, each with `help(...)`:
     foldlog.Store                             every method of a store
     store.session(id)                         sessions: tasks, steering, approval, context
     store.run(name)                           runs that survive a crash and obey orders
+    foldlog.durable, foldlog.Worker           functions that workers do: store.start(function)
     store.agents, store.scoped                state of agents; keys in scopes, with search
     foldlog.Kind, foldlog.kinds               kinds of records that you declare; the built-in ones
     foldlog.StateUpdate, TaskState, ...       what is saved: `dir(foldlog)` lists all names
@@ -131,16 +132,24 @@ if TYPE_CHECKING:
         require_capabilities as require_capabilities,
     )
     from foldlog.runs import (
+        Durable as Durable,
+        Handle as Handle,
         QuestionExpired as QuestionExpired,
         ResultMissing as ResultMissing,
         Run as Run,
         RunBusy as RunBusy,
         RunCancelled as RunCancelled,
+        RunEnded as RunEnded,
+        RunFailed as RunFailed,
+        RunHandedOn as RunHandedOn,
         RunPaused as RunPaused,
         RunTakenOver as RunTakenOver,
         StepChanged as StepChanged,
         StepUnknown as StepUnknown,
         UnreadableResult as UnreadableResult,
+        Worker as Worker,
+        WorkerLost as WorkerLost,
+        durable as durable,
     )
     from foldlog.steering import (
         sanitize_steering_event as sanitize_steering_event,
@@ -194,8 +203,9 @@ _HOMES = {
         SupportsTasks SupportsTrajectories missing_capabilities require_capabilities
     """,
     "foldlog.runs": """
-        QuestionExpired ResultMissing Run RunBusy RunCancelled RunPaused RunTakenOver StepChanged
-        StepUnknown UnreadableResult
+        Durable Handle QuestionExpired ResultMissing Run RunBusy RunCancelled RunEnded RunFailed
+        RunHandedOn RunPaused RunTakenOver StepChanged StepUnknown UnreadableResult Worker
+        WorkerLost durable
     """,
     "foldlog.steering": "sanitize_steering_event validate_steering_event",
     "foldlog.store": """

@@ -24,6 +24,9 @@ SNAPSHOT_PREFIX: Final = "snapshots"
 BLOB_PREFIX: Final = "blobs"
 """Part 3 of blob `b` of the view at `foldlog.x` stands at `blobs.3.b.foldlog.x`."""
 
+TIMER_PREFIX: Final = "timers"
+"""A timer stands at `timers.<namespace>.at.<hash>`, and comes back at `... .due.<hash>`."""
+
 MAX_TOKEN: Final = 120
 """A key whose escaped form is longer is hashed; the envelope then carries the original."""
 
@@ -144,9 +147,25 @@ class Namespace:
         """The name of the JetStream stream that holds snapshots."""
         return f"{PREFIX.upper()}_{self._token}_snapshots"
 
+    def timers(self) -> str:
+        """The name of the JetStream stream that holds timers."""
+        return f"{PREFIX.upper()}_{self._token}_timers"
+
+    def timer(self, place: str, key: str = "") -> str:
+        """The subject of a timer: `place` is "at" while it is armed, "due" when it is due.
+
+        Without a key, the filter over all.
+        """
+        token = hashlib.blake2b(key.encode(), digest_size=16).hexdigest() if key else ">"
+        return f"{TIMER_PREFIX}.{self._token}.{place}.{token}"
+
     def mark(self, shard: int) -> str:
         """Where the shard's high-water mark is, among the snapshots."""
         return f"{SNAPSHOT_PREFIX}.mark.{PREFIX}.{self._token}.{shard}"
+
+    def every_timer(self) -> str:
+        """The filter over what is armed and what is due."""
+        return f"{TIMER_PREFIX}.{self._token}.>"
 
     def barrier(self, shard: int) -> str:
         """A subject of the shard on which nothing is ever stored: see `Reader.barrier`."""

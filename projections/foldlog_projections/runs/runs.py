@@ -17,6 +17,16 @@ from foldlog.kind import Blob, Fold, Kind
 from foldlog.words import Line, Rows, Shown, asked, brief, clip, in_seconds
 from foldlog_projections import waiting
 from foldlog_projections.fold import EqualByBytes
+from foldlog_projections.runs import queues
+from foldlog_projections.runs.jobs import (
+    RETURNED,
+    SLEPT,
+    SUBMITTED,
+    Returned,
+    Slept,
+    Submitted,
+    submitted_line,
+)
 
 OPENED: Final = "run.opened"
 RELEASED: Final = "run.released"
@@ -53,9 +63,13 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`run.released`: nobody has it. `parked`: it waits for a person, and goes on afterwards."""
+    """`run.released`: nobody has it. `parked`: it waits, and goes on afterwards.
+
+    `awaits` are the runs whose ends it waits for.
+    """
 
     parked: bool = False
+    awaits: tuple[str, ...] = ()
 
 
 class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -159,7 +173,9 @@ class Used(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float = 0.0
 
 
-Phase = Literal["started", "done", "failed", "retracted", "unrecorded", "doubted", "asked"]
+Phase = Literal[
+    "started", "done", "failed", "retracted", "unrecorded", "doubted", "asked", "asleep"
+]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -169,8 +185,9 @@ class Step(msgspec.Struct, frozen=True):
         step: its name.
         ts: the writer's clock when this attempt, or this question, began, in Unix seconds.
         phase: "started", "done", "failed", "retracted", "asked"; "unrecorded" if its result could
-            not be recorded, "doubted" if it waits for a person who knows whether it happened.
-        kind: what it is: "step", "question", "model", "tool".
+            not be recorded, "doubted" if it waits for a person who knows whether it happened,
+            "asleep" while it waits for a time.
+        kind: what it is: "step", "question", "sleep", "model", "tool".
         parent: the step in which it happens; "" for none.
         attempt: how often it was started.
         arguments: what it was done with, encoded; their size and digest, if they are long.
@@ -183,7 +200,7 @@ class Step(msgspec.Struct, frozen=True):
         error: the type of the exception that it raised, or prevented its recording.
         message: that exception's message.
         question: what is asked, encoded.
-        until: when the question expires, in Unix seconds; 0: never.
+        until: when the question expires, or the sleep ends, in Unix seconds; 0: never.
         by: "timeout" if nobody answered in time.
         input_tokens: tokens that it gave to models.
         output_tokens: tokens that it got from them.
@@ -248,7 +265,7 @@ class State(EqualByBytes):
 
     `steps` stand in the order in which they were first begun. `usage` is by model. `since` is the
     clock of its last owner when it was opened. `rewound` is the step from which it was last to be
-    done again.
+    done again. `job` says how workers do it, None where none does; `returned` what it has given.
     """
 
     epoch: int = 0
@@ -263,10 +280,18 @@ class State(EqualByBytes):
     heard: dict[str, dict[int, Look]] = field(default_factory=dict[str, dict[int, Look]])
     usage: dict[str, Usage] = field(default_factory=dict)
     rewound: str = ""
+    awaits: tuple[str, ...] = ()
+    job: Submitted | None = None
+    returned: Returned | None = None
 
     def __bool__(self) -> bool:
-        """Whether it was ever opened, or has steps of an earlier version."""
-        return self.epoch > 0 or bool(self.steps)
+        """Whether it was ever opened or started, or has steps of an earlier version."""
+        return self.epoch > 0 or bool(self.steps) or self.job is not None
+
+    def wakes_at(self) -> float:
+        """When the first of its steps ends that waits for a time, in Unix seconds; 0: none does."""
+        times = [each.until for each in self.steps.values() if each.phase in ("asked", "asleep")]
+        return min((each for each in times if each), default=0.0)
 
 
 def _apply(state: State, record: Any, envelope: Recorded) -> State:
@@ -279,9 +304,13 @@ def applied(state: State, record: Any, ts: float) -> State:
         case Opened(epoch, tenure, process, session_id, host, pid):
             state.epoch, state.tenure, state.process = epoch, tenure, process
             state.session_id, state.host, state.pid = session_id, host, pid
-            state.since, state.parked = ts, False
-        case Released(parked):
-            state.tenure, state.parked = "", parked
+            state.since, state.parked, state.awaits = ts, False, ()
+        case Released(parked, awaits):
+            state.tenure, state.parked, state.awaits = "", parked, awaits
+        case Submitted():
+            state.job = record
+        case Returned():
+            state.returned = record
         case Rewound(step):
             _rewind(state, step)
         case Heard(channel, call, events):
@@ -296,7 +325,7 @@ def applied(state: State, record: Any, ts: float) -> State:
 
 
 def _rewind(state: State, step: str) -> None:
-    state.rewound = step
+    state.rewound, state.returned = step, None
     names = list(state.steps)
     void = names[names.index(step) :] if step in state.steps else [] if step else names
     for each in void:
@@ -345,6 +374,8 @@ def _step(state: State, record: Any, ts: float) -> Step:
             return replace(before, phase="doubted")
         case Asked(step, question, since, until):
             return Step(step, since, "asked", "question", question=bytes(question), until=until)
+        case Slept(step, until):
+            return Step(step, ts, "asleep", "sleep", until=until)
         case Answered(_, answer, by):
             seconds = max(ts - before.ts, 0.0)
             return replace(before, phase="done", seconds=seconds, result=bytes(answer), by=by)
@@ -450,7 +481,7 @@ def _rows(state: State) -> dict[str, StepRow]:
 
 def _changed(record: Any) -> tuple[str, ...] | None:
     """Who has the run, and what it has heard, changes no step."""
-    if isinstance(record, Opened | Released | Heard):
+    if isinstance(record, Opened | Released | Heard | Submitted | Returned):
         return None
     return () if isinstance(record, Rewound) else (record.step,)
 
@@ -469,14 +500,17 @@ def _entries(state: State) -> dict[str, Any]:
         | ({"attempt": step.attempt} if step.attempt > 1 else {})
         for name, step in state.steps.items()
     }
-    return {"": {"steps": steps}} if state else {}
+    job = {}
+    if state.job is not None:
+        job = {"function": state.job.function, "arguments": codec.decode(state.job.arguments)}
+    return {"": {"steps": steps} | job} if state else {}
 
 
 kind: Final = Kind(
     "runs",
     keys=("session_id", "run"),
     owner="session",
-    listed=[waiting.listing("question"), waiting.listing("step")],
+    listed=[waiting.listing("question"), waiting.listing("step"), queues.listing],
     records={
         OPENED: Opened,
         RELEASED: Released,
@@ -491,15 +525,20 @@ kind: Final = Kind(
         ANSWERED: Answered,
         HEARD: Heard,
         USED: Used,
+        SUBMITTED: Submitted,
+        SLEPT: Slept,
+        RETURNED: Returned,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
-    version=3,
+    version=4,
     redacted={
         STARTED: ("arguments",),
         DONE: ("result",),
         FAILED: ("message",),
         ASKED: ("question",),
         ANSWERED: ("answer",),
+        SUBMITTED: ("arguments",),
+        RETURNED: ("result",),
     },
     shown=Shown(
         {
@@ -520,6 +559,9 @@ kind: Final = Kind(
             ANSWERED: _answered,
             HEARD: lambda heard: Line("heard by the run", tone="aside", about=heard.events),
             USED: _used,
+            SUBMITTED: submitted_line,
+            SLEPT: lambda step: Line(f"step {step.step} sleeps", about=(step.step,), under=_RUN),
+            RETURNED: lambda each: Line("returned", brief(each.result)),
         },
         group="steps",
         entries=_entries,

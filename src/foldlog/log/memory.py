@@ -27,6 +27,7 @@ from foldlog.log.port import (
 )
 from foldlog.log.side import MemorySide
 from foldlog.log.snapshots import SnapshotStore
+from foldlog.log.timers import MemoryTimers, Timers
 from foldlog.subjects import Branch, Namespace, Subject, checked_filter, matching
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
@@ -42,6 +43,7 @@ class MemoryLog:
         self.namespace: Namespace = namespace or Namespace()
         side, identity = MemorySide(), secrets.token_hex(8)
         self.blobs: Blobs = Blobs(side, self.namespace)
+        self.timers: Timers = MemoryTimers()
         self.snapshots: SnapshotStore = SnapshotStore(side, self.namespace, lambda shard: identity)
         self._heads = [0] * self.namespace.shards
         self._stored: dict[Subject, list[Stored]] = defaultdict(list)

@@ -29,7 +29,7 @@ from foldlog.opening.settings import (
     Settings,
     checked_namespace,
 )
-from foldlog.opening.standby import StandbyBlobs, StandbyLog, reach_for
+from foldlog.opening.standby import StandbyBlobs, StandbyLog, StandbyTimers, reach_for
 from foldlog.opening.store import Opening, Store
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.core import Backend
@@ -270,7 +270,7 @@ def memory_store(
         redact,
         kinds,
     )
-    return Store(Backend(log, log.blobs, log.snapshots), options)
+    return Store(Backend(log, log.blobs, log.snapshots, log.timers), options)
 
 
 async def _open(settings: Settings, *, waits_for_embedded: bool = False) -> Store:
@@ -284,7 +284,9 @@ async def _open(settings: Settings, *, waits_for_embedded: bool = False) -> Stor
         away = reason
     log = StandbyLog(checked_namespace(settings.namespace, settings.shards), away)
     loop = asyncio.get_running_loop()
-    store = await _store(settings, Backend(log, StandbyBlobs(log), loop=loop))
+    store = await _store(
+        settings, Backend(log, StandbyBlobs(log), timers=StandbyTimers(log), loop=loop)
+    )
     reach_for(store, log, functools.partial(_reach, settings))
     return store
 
@@ -340,7 +342,7 @@ async def _connect(
         **of_the_server,
     )
     loop = asyncio.get_running_loop()
-    backend = Backend(log, log.blobs, log.snapshots, loop=loop)
+    backend = Backend(log, log.blobs, log.snapshots, log.timers, loop=loop)
     try:
         return await _with_archive(settings, backend)
     except BaseException:

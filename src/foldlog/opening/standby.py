@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
@@ -12,6 +12,7 @@ from foldlog.log.blobs import Blobs
 from foldlog.log.port import Log, LogInfo
 from foldlog.log.relay import Relay
 from foldlog.log.side import Side
+from foldlog.log.timers import Due, Timers
 from foldlog.opening.store import Store
 from foldlog.store.core import Backend, core_of
 from foldlog.store.failures import log_failure
@@ -110,6 +111,31 @@ class StandbyBlobs(Blobs):
     @property
     def _side(self) -> Side:  # type: ignore[override]
         return self._log.reached.blobs._side
+
+
+class StandbyTimers:
+    """The timers next to a log that may not be reached yet."""
+
+    def __init__(self, log: StandbyLog) -> None:
+        self._log = log
+
+    @property
+    def _timers(self) -> Timers:
+        found = self._log.reached.timers
+        assert found is not None
+        return found
+
+    async def arm(self, key: str, at: float, data: bytes) -> None:
+        await self._timers.arm(key, at, data)
+
+    async def disarm(self, key: str) -> None:
+        await self._timers.disarm(key)
+
+    async def due(self, wait: float) -> list[Due]:
+        return await self._timers.due(wait)
+
+    async def done(self, due: Sequence[Due]) -> None:
+        await self._timers.done(due)
 
 
 def reach_for(store: Store, log: StandbyLog, connect: Connect) -> None:

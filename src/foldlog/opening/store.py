@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import functools
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
@@ -26,12 +27,15 @@ from foldlog_projections.scoped import scoped
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
-    from foldlog.runs.process import Process
+    from foldlog.runs.functions import Durable
     from foldlog.runs.run import Run
+    from foldlog.runs.starting import Handle
     from foldlog.scoped import ScopedStore
     from foldlog.sessions import Session, TaskTelemetrySink
     from foldlog.sql import SqlResult
 
+
+T = TypeVar("T")
 
 _OF_RUN = 3
 """How many keys name what waits at a run: the session, the run, the step."""
@@ -105,12 +109,6 @@ class Store(BaseStore):
 
         return Opening(open_)
 
-    @functools.cached_property
-    def _process(self) -> Process:
-        from foldlog.runs.process import Process
-
-        return Process(self)
-
     def run(
         self,
         name: str,
@@ -170,12 +168,13 @@ class Store(BaseStore):
             [('book-oslo', 'COMPLETE')]
         """
         from foldlog.opening.states import bring_over_to
+        from foldlog.runs.process import process_of
         from foldlog.runs.run import Run
 
         session_id = name if session_id is None else session_id
         return Run(
             self,
-            self._process,
+            process_of(self),
             session_id,
             name,
             wait=wait,
@@ -185,6 +184,86 @@ class Store(BaseStore):
             description=description,
             earlier=functools.partial(bring_over_to, self, session_id, name),
         )
+
+    @operation(writes=True)
+    async def start(
+        self,
+        function: Durable[..., T] | str,
+        /,
+        *args: Any,
+        id: str | None = None,
+        session_id: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        key: str = "",
+        delay: float | None = None,
+        at: dt.datetime | None = None,
+        **kwargs: Any,
+    ) -> Handle[T]:
+        """Have workers do a durable function, and return a handle of its run.
+
+            handle = await store.start(research, "Oslo", id="oslo", session_id="ann")
+            print(await handle.result())
+
+        A worker does it: `foldlog worker module`, or a `foldlog.Worker`. If that dies, another one
+        goes on. Starting the same id again returns the same run.
+
+        Args:
+            function: a durable function; or the name of one, where its code is not at hand, with
+                its arguments by name.
+            args, kwargs: what it takes after its run. Names of options of this method: bind them
+                before, as in `functools.partial`.
+            id: the run's id in its session. None: a new one.
+            session_id: the session. None: a session of that id.
+            queue: where it waits for a worker. None: the function's own.
+            priority: higher ones begin first.
+            key: of runs with one key as few go on at once as the queue allows: a user's id.
+            delay: seconds until it begins. None: at once.
+            at: when it begins, with a time zone.
+
+        Returns:
+            The handle: `status`, `result`, `cancel`, `send`, `stream`.
+
+        Raises:
+            IdTaken: that id is a run of another function, or with other arguments.
+            Misuse: the arguments are not what the function takes; or the id is that of a task.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing was
+                stored.
+            AppendUnknown: it may have been stored; starting the same id again is safe.
+
+        Examples:
+            >>> @foldlog.durable
+            ... async def greet(run, name):
+            ...     return f"hello {name}"
+            >>> async with foldlog.Worker(store, [greet]):
+            ...     handle = await store.start(greet, "ann", id="hello")
+            ...     await handle.result()
+            'hello ann'
+        """
+        from foldlog.runs.functions import Durable
+        from foldlog.runs.starting import Wanted, begins_at, new_id, start
+
+        known = function if isinstance(function, Durable) else None
+        name = known.name if known else str(function)
+        own = known.queue if known else "default"
+        id = new_id(name) if id is None else id
+        wanted = Wanted(session_id or id, id, queue or own, priority, key, begins_at(delay, at))
+        return await start(self, function, args, kwargs, wanted)
+
+    def started(self, id: str, *, session_id: str | None = None) -> Handle[Any]:
+        """Return the handle of a run that was started, here or elsewhere.
+
+        Args:
+            id: the run's id.
+            session_id: its session. None: the session of that id.
+
+        Raises:
+            InvalidId: an id is empty.
+        """
+        from foldlog.runs.starting import Handle
+
+        return Handle(self, session_id or id, id)
 
     @operation()
     async def sql(

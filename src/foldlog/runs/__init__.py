@@ -5,21 +5,33 @@ from foldlog.runs.errors import (
     ResultMissing,
     RunBusy,
     RunCancelled,
+    RunEnded,
+    RunFailed,
+    RunHandedOn,
     RunPaused,
     RunTakenOver,
     StepChanged,
     StepUnknown,
     UnreadableResult,
+    WorkerLost,
 )
+from foldlog.runs.functions import Durable, durable
 from foldlog.runs.run import Run
+from foldlog.runs.starting import Handle
+from foldlog.runs.worker import Worker
 from foldlog_projections.runs.runs import Step, Usage
 
 __all__ = [
+    "Durable",
+    "Handle",
     "QuestionExpired",
     "ResultMissing",
     "Run",
     "RunBusy",
     "RunCancelled",
+    "RunEnded",
+    "RunFailed",
+    "RunHandedOn",
     "RunPaused",
     "RunTakenOver",
     "Step",
@@ -27,4 +39,7 @@ __all__ = [
     "StepUnknown",
     "UnreadableResult",
     "Usage",
+    "Worker",
+    "WorkerLost",
+    "durable",
 ]

@@ -41,14 +41,25 @@ class Asking:
         self._redaction = redaction
 
     async def ask(
-        self, name: str, question: Any, timeout: float | None, default: Any, wait: float | None
+        self,
+        name: str,
+        question: Any,
+        timeout: float | None,
+        default: Any,
+        wait: float | None,
+        *,
+        listed: bool = True,
     ) -> Step:
-        """Return the question as it was answered. Arguments and errors as `Run.ask`."""
+        """Return the question as it was answered. Arguments and errors as `Run.ask`.
+
+        Args:
+            listed: whether a person answers it, who finds it on the list of what waits.
+        """
         given = as_plain(question, "question")
         data = self._redaction.data("ask", runs.ASKED, name, question=given)
         encoded = codec.encode(data, "question")
         await self._orders.obeyed()
-        asked = await self._asked(name, encoded, timeout)
+        asked = await self._asked(name, encoded, timeout, listed)
         if asked.phase == "done":
             return asked
         clock = asyncio.get_running_loop().time
@@ -67,7 +78,7 @@ class Asking:
             ends = min(at for at in (expires, gives_up, now + _LOOKS_EVERY) if at is not None)
             await self._orders.moved(ends - now)
 
-    async def _asked(self, name: str, question: bytes, timeout: float | None) -> Step:
+    async def _asked(self, name: str, question: bytes, timeout: float | None, listed: bool) -> Step:
         """Have the question on record and on the list, and return it as it stands."""
         looked = self._orders.looked()
 
@@ -83,7 +94,8 @@ class Asking:
                 turn.records.extend(looked)
                 turn.records.append(Asked(name, msgspec.Raw(question), now, until))
                 step = Step(name, now, "asked")
-            turn.made.waiting.append(began(self._ref(step), self._tenure.session_id))
+            if listed:
+                turn.made.waiting.append(began(self._ref(step), self._tenure.session_id))
             return None
 
         known = await self._tenure.step(name)

@@ -86,6 +86,50 @@ class RunPaused(_OfRun):
         self.question = question
 
 
+class RunHandedOn(RunPaused):
+    """A worker lets go of the run, which goes on later, there or elsewhere: do not catch it.
+
+    It sleeps, is paused, waits for other runs, or its worker ends. `awaits` names those runs.
+    """
+
+    def __init__(
+        self, session_id: str, run: str, why: str, step: str = "", awaits: tuple[str, ...] = ()
+    ) -> None:
+        _OfRun.__init__(self, session_id, run, f"lets go of its worker: {why}")
+        self.step = step
+        self.question = None
+        self.awaits = awaits
+
+
+class RunEnded(_OfRun):
+    """The run has ended, as `status` says, and is not opened again."""
+
+    def __init__(self, session_id: str, run: str, status: str) -> None:
+        super().__init__(session_id, run, f"has ended: {status}")
+        self.status = status
+
+
+class RunFailed(_OfRun):
+    """The run that was waited for has failed: `error` says why, as `list_tasks` has it."""
+
+    def __init__(self, session_id: str, run: str, error: str) -> None:
+        super().__init__(session_id, run, f"has failed: {error:.500}")
+        self.error = error
+
+
+class WorkerLost(_OfRun):
+    """Each worker that had the run has died in it, `attempts` of them: it is given up."""
+
+    def __init__(self, session_id: str, run: str, attempts: int) -> None:
+        super().__init__(
+            session_id,
+            run,
+            f"was given to {attempts} workers, and none came to its end: they died in it, or were "
+            "stopped",
+        )
+        self.attempts = attempts
+
+
 class QuestionExpired(_OfRun):
     """Nobody answered the question `step` in time, and it has no default."""
 
@@ -172,8 +216,13 @@ class ResultMissing(_OfRun):
         self.step = step
 
 
+def parts_of(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group, and of groups in it; of another exception, that one."""
+    if isinstance(error, BaseExceptionGroup):
+        return [part for each in error.exceptions for part in parts_of(each)]
+    return [error]
+
+
 def consists_of(error: BaseException, *kinds: type[BaseException]) -> bool:
     """Whether an exception is of these kinds, or a group of nothing else, as of a TaskGroup."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(consists_of(each, *kinds) for each in error.exceptions)
-    return isinstance(error, kinds)
+    return all(isinstance(each, kinds) for each in parts_of(error))

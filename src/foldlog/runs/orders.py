@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from foldlog.errors import LogUnavailable, StoreClosed
 from foldlog.kind import Key
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
-from foldlog.runs.errors import RunCancelled, RunTakenOver
+from foldlog.runs.errors import RunCancelled, RunHandedOn, RunTakenOver
 from foldlog.runs.tenure import Tenure
 from foldlog.store.core import core_of
 from foldlog.store.store import BaseStore
@@ -39,9 +39,16 @@ CHANNELS: Final = {
 
 
 class Orders:
-    """What a run is told while it is open."""
+    """What a run is told while it is open.
 
-    def __init__(self, store: BaseStore, tenure: Tenure) -> None:
+    Args:
+        leaving: set when the worker that has the run ends. None: no worker has it.
+    """
+
+    def __init__(
+        self, store: BaseStore, tenure: Tenure, leaving: asyncio.Event | None = None
+    ) -> None:
+        self._leaving = leaving
         self._store = store
         self._tenure = tenure
         self._calls: set[asyncio.Task[object]] = set()
@@ -71,7 +78,10 @@ class Orders:
 
         Raises:
             RunCancelled: it is to do no more. RunTakenOver: its session was removed.
+            RunHandedOn: a worker has it, which ends, or need not wait with it.
         """
+        if self._leaving is not None and self._leaving.is_set():
+            raise self.handed_on("that worker ends")
         with ExitStack() as waiting:
             is_told = False
             while True:
@@ -83,10 +93,21 @@ class Orders:
                     raise RunTakenOver(self._tenure.session_id, self._tenure.name, "")
                 if status is not TaskStatus.PAUSED:
                     return
+                if self.in_worker:
+                    raise self.handed_on("it is paused")
                 if not is_told:
                     waiting.enter_context(self._tenure.waits_for("an order to resume"))
                     is_told = True
                 await self.moved(_LOOKS_EVERY)
+
+    @property
+    def in_worker(self) -> bool:
+        """Whether a worker has the run: it does not wait, but is handed on."""
+        return self._leaving is not None
+
+    def handed_on(self, why: str, step: str = "", awaits: tuple[str, ...] = ()) -> RunHandedOn:
+        """The error by which a worker lets go of the run."""
+        return RunHandedOn(self._tenure.session_id, self._tenure.name, why, step, awaits)
 
     async def obeyed_for(self, seconds: float) -> None:
         """As `obeyed`, for some time, and not only now."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.store.core import core_of
@@ -119,6 +120,17 @@ class Process:
                 return
             except FoldlogError as error:
                 _log.warning("the lease on runs was not renewed: %s", error)
+
+
+_processes: Final[WeakKeyDictionary[BaseStore, Process]] = WeakKeyDictionary()
+
+
+def process_of(store: BaseStore) -> Process:
+    """A store as the owner of runs: one for all that it opens."""
+    found = _processes.get(store)
+    if found is None:
+        found = _processes[store] = Process(store)
+    return found
 
 
 class Look:

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, overload
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar, overload
 
+from foldlog import codec
 from foldlog.errors import (
     FoldlogError,
     Misuse,
@@ -32,11 +33,14 @@ from foldlog.runs.errors import (
     StepUnknown,
     consists_of,
 )
+from foldlog.runs.going_on import GoesOn
 from foldlog.runs.orders import Orders
 from foldlog.runs.process import Process
 from foldlog.runs.results import StepRedaction, message_of, shortened
+from foldlog.runs.starting import arm
 from foldlog.runs.steps import OnChange, Steps, Work, called, doing, is_async
 from foldlog.runs.tenure import Tenure, Turn, finished
+from foldlog.runs.waiting import awaits_of, is_due, waited_for
 from foldlog.sessions import lifecycle
 from foldlog.store.core import core_of
 from foldlog.store.decisions import refuse_in_block
@@ -44,6 +48,8 @@ from foldlog.store.operation import operation
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
+from foldlog_projections.runs import queues
+from foldlog_projections.runs.jobs import Returned
 from foldlog_projections.runs.runs import Released, Step, Usage, Used
 
 T = TypeVar("T")
@@ -55,7 +61,14 @@ _RELEASE_SECONDS: Final = 5.0
 """Seconds that letting go of a run may take in a program that is being stopped."""
 
 
-class Run:
+class InWorker(NamedTuple):
+    """How a worker has a run: `leaving` is set when it ends; `may_fail` if that is an end."""
+
+    leaving: asyncio.Event
+    may_fail: bool
+
+
+class Run(GoesOn):
     """A run that is open, made by `store.run` and entered by `async with`.
 
     Leaving it records how it ended: COMPLETE; or FAILED, if an exception propagates. A run that is
@@ -81,6 +94,7 @@ class Run:
         lease: float,
         description: str | None,
         earlier: Callable[[], Awaitable[None]],
+        worker: InWorker | None = None,
     ) -> None:
         self.session_id: str = checked_id(session_id, "session_id")
         self.name: str = checked_id(name, "name")
@@ -95,7 +109,11 @@ class Run:
         self._lease = lease
         self._tenure = Tenure(store, process, session_id, name)
         self._redaction = StepRedaction(core_of(store).redaction, session_id, name)
-        self._orders = Orders(store, self._tenure)
+        self._worker = worker
+        self._numbers = {}
+        self._returned: Returned | None = None
+        self._large = b""
+        self._orders = Orders(store, self._tenure, None if worker is None else worker.leaving)
         self._steps = Steps(store, self._tenure, self._orders, self._redaction)
         self._asking = Asking(self._tenure, self._orders, self._redaction)
         self._phase: Literal["new", "open", "left"] = "new"
@@ -137,6 +155,7 @@ class Run:
                 redo_from=redo_from,
                 parent=parent,
                 description=description,
+                unless_ended=self._worker is not None,
             )
         except BaseException:
             await finished(self._release())  # it may have been taken before this was cut short
@@ -220,6 +239,9 @@ class Run:
             )
             message = shortened(str(found["error"]))  # not before: a secret would be cut in two
         is_cancelled = False
+        lets_go = error is not None and consists_of(error, RunPaused, StepUnknown)
+        if error is not None and lets_go:
+            await self._arm(error)
 
         def end(turn: Turn) -> None:
             nonlocal is_cancelled
@@ -227,21 +249,60 @@ class Run:
             known = self.name in made.state.saved
             status = made.state.brief(self.name).status if known else TaskStatus.CANCELLED
             is_cancelled = status is TaskStatus.CANCELLED
-            waits = error is not None and consists_of(error, RunPaused, StepUnknown)
-            # Somebody's order to pause stands, also when the answer has come.
-            parks = waits and status not in (TaskStatus.CANCELLED, TaskStatus.PAUSED)
-            turn.records.append(Released(parked=parks))
-            if parks:
-                lifecycle.park(made, self.name, "waits for a person")
-            if is_cancelled or waits:
+            if error is not None and lets_go:
+                self._let_go_for(turn, error, status)
                 return
+            turn.records.append(Released())
+            if is_cancelled:
+                return
+            if error is not None and self._worker is not None and not self._worker.may_fail:
+                turn.queued.append(queues.Returned(self.session_id, self.name, counts=True))
+                return
+            if self._returned is not None and error is None:
+                turn.records.append(self._returned)
             ended = TaskStatus.COMPLETE if error is None else TaskStatus.FAILED
             lifecycle.end(made, self.name, ended, error=message or None, result=result)
 
         await self._tenure.decide(end)
         self._is_let_go = True
+        if self._returned is not None and self._returned.blob:
+            blob = self._returned.blob
+            keep = functools.partial(self._store.blobs.keep, self._tenure.key, blob, self._large)
+            await self._tenure.patiently(keep)
         if is_cancelled and error is None:
             raise await self._orders.cancelled()
+
+    async def _return(self, value: Any, declared: TypeCodec[Any] | None) -> None:
+        """Have the run end with what its function gave. Errors as `close`."""
+        self._returned, self._large = await self._steps.returned(value, declared)
+        if not self._returned.blob:
+            self.result = codec.decode(self._returned.result)
+
+    def _let_go_for(self, turn: Turn, error: Exception, status: TaskStatus) -> None:
+        """Let go of the run as it waits, or as a worker hands it on."""
+        key, job = (self.session_id, self.name), turn.run.job
+        is_waiting = bool(awaits_of(error) or waited_for(turn.run, error))
+        # Somebody's order to pause stands, also when the answer has come.
+        parks = status not in (TaskStatus.CANCELLED, TaskStatus.PAUSED) and (
+            job is None or (is_waiting and not is_due(turn, error))
+        )
+        turn.records.append(Released(parked=parks, awaits=awaits_of(error) if parks else ()))
+        if parks:
+            lifecycle.park(turn.made, self.name, message_of(error))
+        if job is None:
+            return
+        if parks or status is not TaskStatus.RUNNING:
+            turn.queued.append(queues.Left(*key))
+        else:
+            turn.queued.append(queues.Returned(*key))
+
+    async def _arm(self, error: Exception) -> None:
+        """Have the run woken when the first of the times comes that it waits for."""
+        state = await self._tenure.read()
+        times = [each.until for each in waited_for(state, error) if each.until]
+        if state.job is not None and times:
+            added = state.job.added(self.session_id, self.name)
+            await self._tenure.patiently(lambda: arm(self._store, added, min(times)))
 
     def _result_of_task(self) -> Any:
         plain = as_plain(self.result, "result")
@@ -458,7 +519,8 @@ class Run:
                 None: never.
             default: the answer then. None given: QuestionExpired is raised.
             wait: seconds to wait here; then the run lets go with RunPaused, and goes on when it is
-                opened again. None: as long as it takes. 0: not at all.
+                opened again. None: as long as it takes; in a worker, which opens it again when it
+                is answered, not at all. 0: not at all.
             returns: the type of the answer. None: as it was given, models as plain data.
 
         Raises:
@@ -477,6 +539,8 @@ class Run:
         """
         checked_id(name, "name")
         self._check_open()
+        if wait is None and self._worker is not None:
+            wait = 0.0
         with self._steps.using(name):
             answered = await self._asking.ask(name, question, timeout, default, wait)
             declared = None if returns is None else type_codec(returns)

@@ -31,6 +31,7 @@ from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began
 from foldlog.values import TypeCodec
 from foldlog_projections.runs import runs
+from foldlog_projections.runs.jobs import Returned
 from foldlog_projections.runs.runs import (
     Done,
     Doubted,
@@ -254,28 +255,40 @@ class Steps:
         await self._tenure.write(failed, *under_way.used)
 
     async def _record(self, work: Work, under_way: Doing, seconds: float, value: Any) -> Result:
-        large = b""
         try:
             result = dump_result(value, work.declared)
             result = self._redaction.result(work.step, result, work.declared)
-            encoded = result.encoded or codec.encode(result.data, "result")
-            done = Done(work.step, seconds, msgspec.Raw(encoded), result.type)
-            if len(encoded) > LARGE_RESULT:
-                large = encoded
-                blob = await self._tenure.patiently(
-                    lambda: self._store.blobs.put(self._tenure.key, large)
-                )
-                done = Done(work.step, seconds, type=result.type, blob=blob)
+            encoded, blob, large = await self._kept(result)
         except (PayloadError, RedactionFailed) as error:
             lost = Unrecorded(work.step, seconds, type(error).__qualname__)
             await self._tenure.write(lost, *under_way.used)
             raise
+        done = Done(work.step, seconds, encoded, type=result.type, blob=blob)
         await self._tenure.write(done, *under_way.used)
-        if done.blob:
+        if blob:
             await self._tenure.patiently(
-                lambda: self._store.blobs.keep(self._tenure.key, done.blob, large)
+                lambda: self._store.blobs.keep(self._tenure.key, blob, large)
             )
         return result
+
+    async def returned(self, value: Any, declared: TypeCodec[Any] | None) -> tuple[Returned, bytes]:
+        """The record of what the run's function gave, and its bytes where they stand beside it.
+
+        Raises:
+            PayloadError, RedactionFailed: it cannot be recorded.
+        """
+        result = self._redaction.result("", dump_result(value, declared), declared)
+        encoded, blob, large = await self._kept(result)
+        return Returned(encoded, result.type, blob), large
+
+    async def _kept(self, result: Result) -> tuple[msgspec.Raw, str, bytes]:
+        """A result for its record; of a large one, the name and the bytes that stand beside it."""
+        encoded = result.encoded or codec.encode(result.data, "result")
+        if len(encoded) <= LARGE_RESULT:
+            return msgspec.Raw(encoded), "", b""
+        put = self._store.blobs.put
+        blob = await self._tenure.patiently(lambda: put(self._tenure.key, encoded))
+        return runs.NIL, blob, encoded
 
     async def _doubt(self, recorded: Step) -> str:
         """Put the step on the list of what waits for a person; return its id there."""

@@ -18,10 +18,11 @@ from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendUnknown, LogUnavailable, NotFound
 from foldlog.kind import Key
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
-from foldlog.runs.errors import RunBusy, RunCancelled, RunTakenOver
+from foldlog.runs.errors import RunBusy, RunCancelled, RunEnded, RunTakenOver
 from foldlog.runs.process import Look, Process, host
 from foldlog.sessions import lifecycle
 from foldlog.sessions.decision import Decision
+from foldlog.sessions.queueing import queue_records
 from foldlog.sessions.state import SessionState, brief_of
 from foldlog.store.core import Core, core_of
 from foldlog.store.decisions import Attempts, decide_drafts
@@ -31,7 +32,7 @@ from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.views import Consistency
 from foldlog_projections import tasks
-from foldlog_projections.runs import runs
+from foldlog_projections.runs import queues, runs
 from foldlog_projections.runs.runs import Opened, Rewound, State, Step
 from foldlog_projections.sessions import session
 
@@ -49,13 +50,15 @@ _LOOKS_EVERY: Final = 0.2
 class Turn(NamedTuple):
     """A run and its session, on which something is decided: `records` go to the run.
 
-    `head` is the sequence at which the run's records end, also after it was cleared.
+    `head` is the sequence at which the run's records end, also after it was cleared. `queued` goes
+    to the queues, behind what follows from the tasks that moved.
     """
 
     run: State
     head: int
     made: Decision
     records: list[msgspec.Struct | Draft]
+    queued: list[msgspec.Struct]
 
 
 Decide = Callable[[Turn], bool | None]
@@ -63,27 +66,38 @@ Decide = Callable[[Turn], bool | None]
 several times."""
 
 
-async def decide_on_run(core: Core, session_id: str, name: str, decide: Decide) -> bool:
-    """Append what `decide` adds, to the run and its session, in one moment.
+async def decide_on_run(
+    core: Core, session_id: str, name: str, decide: Decide, *, parent: str = ""
+) -> bool:
+    """Append what `decide` adds, to the run, its session and its queue, in one moment.
 
     Returns whether anything was appended. Errors as `Store.decide`, and what `decide` raises.
+
+    Args:
+        parent: the run that may wait for this one; "": none does.
     """
     run: Key[Any] = runs.kind(session_id, name)
     shard = core.subject(runs.kind, session_id, name).shard
 
-    def decision(at: At, saved: At, folded: At) -> dict[Key[Any], Decided]:
+    def decision(at: At, saved: At, folded: At, *above: At) -> dict[Key[Any], Decided]:
         state = SessionState(session_id, saved.folded.state, folded.folded.state)
-        turn = Turn(at.folded.state, at.head, Decision(state), [])
+        turn = Turn(at.folded.state, at.head, Decision(state), [], [])
         if decide(turn) is False:
             return {}
+        known = {name: at.folded.state} | {parent: each.folded.state for each in above}  # noqa: B035
+        queued = queue_records(turn.made, known) if turn.made.moved else []
+        queued += [encode(queues.kind, each) for each in turn.queued]
         found: dict[Key[Any], Decided] = {}
         drafts = [e if isinstance(e, Draft) else encode(runs.kind, e) for e in turn.records]
         found[run] = Decided(drafts)
         found |= {kind(session_id): Decided(each) for kind, each in turn.made.drafts.items()}
         found[list_key(core, shard)] = Decided(turn.made.waiting)
+        found[list_key(core, shard, queues.kind)] = Decided(queued)
         return {key: each for key, each in found.items() if each.drafts}
 
     keys: list[Key[Any]] = [run, tasks.kind(session_id), session.kind(session_id)]
+    if parent:
+        keys.append(runs.kind(session_id, parent))
     return bool(await decide_drafts(core, keys, decision, in_atomic="refuse"))
 
 
@@ -93,6 +107,7 @@ def new_task(
     status: TaskStatus,
     parent: str | None = None,
     description: str | None = None,
+    priority: int = 0,
 ) -> TaskState:
     """The task of a run that is new."""
     snapshot = TaskContextSnapshot(
@@ -106,7 +121,7 @@ def new_task(
         session_id=session_id,
         status=status,
         task_type=TaskType.BACKGROUND,
-        priority=0,
+        priority=priority,
         context_snapshot=snapshot,
         description=description,
     )
@@ -125,6 +140,7 @@ class Tenure:
         self._id = secrets.token_hex(8)
         self._turn = asyncio.Lock()
         self.token: int = 0
+        self.parent: str = ""
 
     async def begin(
         self,
@@ -134,6 +150,7 @@ class Tenure:
         redo_from: str | None,
         parent: str | None,
         description: str | None,
+        unless_ended: bool = False,
     ) -> None:
         """Have the run: at once where nobody has it, else when its owner lets go or has died.
 
@@ -150,11 +167,14 @@ class Tenure:
                 before, owner = state.tenure, state.process
                 is_free = not before or state.session_id != self.session_id
                 if is_free or await self.patiently(partial(look.is_gone, owner)):
-                    take = partial(self._take, before, restart, redo_from, parent, description)
+                    take = partial(
+                        self._take, before, restart, redo_from, parent, description, unless_ended
+                    )
                     await self.patiently(partial(_finish, take))
                     state = await self.read("strong")
                     if state.tenure == self._id:
                         self.token = state.epoch
+                        self.parent = state.job.parent if state.job else ""
                         return
                 waited = clock() - began
                 if waited >= wait:
@@ -174,6 +194,7 @@ class Tenure:
         redo_from: str | None,
         parent: str | None,
         description: str | None,
+        unless_ended: bool,
     ) -> None:
         """Take the run from the tenure `before`, unless somebody else was first."""
 
@@ -183,7 +204,10 @@ class Tenure:
                 return False
             if redo_from is not None and redo_from not in {*state.steps, state.rewound} - {""}:
                 raise NotFound("step", redo_from, f"run {self.name!r:.80} has none of that name")
+            if unless_ended:
+                self._check_unended(turn)
             self._start_task(turn, restart, parent, description)
+            turn.made.moved.clear()  # who has it does it: it joins no queue
             turn.records.append(
                 Opened(
                     max(state.epoch, turn.head) + 1,  # a run that was cleared counts no owners
@@ -199,6 +223,13 @@ class Tenure:
             return None
 
         await decide_on_run(self._core, self.session_id, self.name, take)
+
+    def _check_unended(self, turn: Turn) -> None:
+        if self.name not in turn.made.state.saved or turn.run.job is None:
+            raise RunEnded(self.session_id, self.name, "it was removed")
+        status = turn.made.state.brief(self.name).status
+        if status in lifecycle.FINAL and status is not TaskStatus.CANCELLED:
+            raise RunEnded(self.session_id, self.name, status.value)
 
     def _start_task(
         self, turn: Turn, restart: bool, parent: str | None, description: str | None
@@ -232,11 +263,14 @@ class Tenure:
         """Return a step as it is on record."""
         return (await self.read(consistency)).steps.get(name)
 
-    async def status(self) -> TaskStatus | None:
-        """Return where its task stands, strongly consistent; None where there is none."""
+    async def status(self, name: str | None = None) -> TaskStatus | None:
+        """Return where its task stands, strongly consistent; None where there is none.
+
+        `name`: another task of the session.
+        """
 
         def find(saved: Mapping[str, Recorded]) -> TaskStatus | None:
-            found = saved.get(self.name)
+            found = saved.get(name or self.name)
             return None if found is None else brief_of(found.payload).status
 
         query, key = self._store.view, tasks.kind(self.session_id)
@@ -273,9 +307,11 @@ class Tenure:
             self._check(turn.run)
             return decide(turn)
 
-        core, session_id, name = self._core, self.session_id, self.name
+        core, of = self._core, (self.session_id, self.name)
         async with self._turn:
-            return await self.patiently(lambda: decide_on_run(core, session_id, name, checked))
+            return await self.patiently(
+                lambda: decide_on_run(core, *of, checked, parent=self.parent)
+            )
 
     def _check(self, state: State) -> None:
         if state.tenure != self._id:

@@ -30,12 +30,14 @@ class Decision:
     """A decision on `state`: functions add to it what is appended, all of it or nothing.
 
     `waiting` has the records that add to the list of what waits for a person, or take from it.
+    `moved` are the tasks whose status is another one now.
     """
 
     state: SessionState
     drafts: dict[Kind[Any], list[Draft]] = field(default_factory=dict)
     waiting: list[Draft] = field(default_factory=list)
     telemetry: list[TaskTelemetryEvent] = field(default_factory=list)
+    moved: dict[str, TaskStatus] = field(default_factory=dict[str, TaskStatus])
 
     @property
     def session_id(self) -> str:
@@ -82,6 +84,10 @@ class Decision:
             "task_type": task.task_type.value,
         }
         self.update(task.task_id, UpdateType.STATUS_CHANGE, content, task.trace_id)
+
+    def status(self, task_id: str) -> TaskStatus:
+        """Return where a task stands with this decision. NotFound: there is none of that id."""
+        return self.moved.get(task_id) or self.state.brief(task_id).status
 
     def notify(self, task_id: str, severity: str, title: str, body: str, **more: Any) -> None:
         """Append a line for the user; `severity` is "info", "warning" or "error"."""

@@ -186,6 +186,7 @@ def reopen(made: Decision, task_id: str) -> None:
     if task.status is TaskStatus.PAUSED:
         made.waiting.append(ended(waits_as(made.session_id, task_id, task.paused_at)))
     made.change_task(task_id, status=TaskStatus.RUNNING.value, error=None)
+    made.moved[task_id] = TaskStatus.RUNNING
     made.status_changed(task, TaskStatus.RUNNING, "opened")
 
 
@@ -193,6 +194,7 @@ def park(made: Decision, task_id: str, reason: str) -> None:
     """Pause a task that waits for an answer, which is listed; the task itself is not."""
     task = made.state.brief(task_id)
     made.change_task(task_id, status=TaskStatus.PAUSED.value, paused_at=now())
+    made.moved[task_id] = TaskStatus.PAUSED
     made.status_changed(task, TaskStatus.PAUSED, reason)
 
 
@@ -226,6 +228,7 @@ def _move(
     elif task.status is TaskStatus.PAUSED:
         made.waiting.append(ended(waits_as(made.session_id, task_id, task.paused_at)))
     made.change_task(task_id, status=status.value, **fields)
+    made.moved[task_id] = status
     made.status_changed(task, status, reason)
     if status in FINAL:
         _announce_end(made, task, status, reason=reason, error=fields.get("error"))

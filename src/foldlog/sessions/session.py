@@ -318,6 +318,7 @@ class Session(SessionTasks):
         return await self._write(
             lambda made: steering.steer(made, event),
             once=(steering_events.kind, draft_steering(STEERING.record(event), strict=True)),
+            steered=event.task_id,
         )
 
     async def _steer(self, task_id: str, event_type: SteeringEventType, **payload: Any) -> None:

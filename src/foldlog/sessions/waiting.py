@@ -90,7 +90,8 @@ class SessionSource:
             )
             return steering.steer(made, event)
 
-        await SessionWriter(session_id, self._store, None)._write(decide)
+        steered = key if ref.kind is WaitingKind.TASK else None
+        await SessionWriter(session_id, self._store, None)._write(decide, steered=steered)
         return Answered(ref.id, ref.kind, outcome)
 
     async def _asked(self, task: TaskState) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from foldlog.errors import AppendUnknown, LogUnavailable, RedactionFailed
 from foldlog.kind import Key, Kind
 from foldlog.sessions.decision import Decide, Decision
 from foldlog.sessions.models import ContextPatch
-from foldlog.sessions.state import SessionState, read_session
+from foldlog.sessions.queueing import queue_records
+from foldlog.sessions.state import SessionState, brief_of, read_session
 from foldlog.sessions.telemetry import Emitter, TaskTelemetrySink
 from foldlog.store.blocks import Block, open_block
 from foldlog.store.core import Capability, core_of
@@ -27,6 +28,7 @@ from foldlog.store.waiting import list_key
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import tasks
+from foldlog_projections.runs import queues, runs
 from foldlog_projections.sessions import session
 from foldlog_projections.sessions.session import State
 
@@ -91,36 +93,49 @@ class SessionWriter(Capability):
         if seen is not None and seen[0] is block:
             self._stored, self._in_block = seen[1], None
 
-    async def _write(self, decide: Decide, *, once: tuple[Kind[Any], Draft] | None = None) -> bool:
+    async def _write(
+        self,
+        decide: Decide,
+        *,
+        once: tuple[Kind[Any], Draft] | None = None,
+        steered: str | None = None,
+    ) -> bool:
         """Append what is decided, all of it or nothing; return whether anything was decided.
 
-        `once` is a third kind of the session's, and a draft: if that view has it, nothing is
-        decided; and nobody else writes to it between the decision and the append. If the view has
-        other content under its id, this raises IdTaken.
+        Args:
+            once: a third kind of the session's, and a draft: if that view has it, nothing is
+                decided; and nobody else writes to it between the decision and the append. If the
+                view has other content under its id, this raises IdTaken.
+            steered: a task whose run may join its queue by this, or leave it.
         """
         made: Decision | None = None
+        names = [] if steered is None else await self._runs_of(steered)
 
-        def decision(saved: At, folded: At, third: At | None = None) -> dict[Key[Any], Decided]:
+        def decision(saved: At, folded: At, *more: At) -> dict[Key[Any], Decided]:
             nonlocal made
             made = None
-            if third is not None and once is not None:
+            if once is not None:
                 subject = self._core.subject(once[0], self.session_id)
-                if not self._core.unsaved(subject, [once[1]], third.folded):
+                if not self._core.unsaved(subject, [once[1]], more[len(names)].folded):
                     return {}
             found = Decision(SessionState(self.session_id, saved.folded.state, folded.folded.state))
             if decide(found) is False:
                 return {}
             made = found
             decided = {kind(self.session_id): Decided(each) for kind, each in made.drafts.items()}
+            shard = self._core.subject(session.kind, self.session_id).shard
             if made.waiting:
-                shard = self._core.subject(session.kind, self.session_id).shard
                 decided[list_key(self._core, shard)] = Decided(made.waiting)
+            known = {name: at.folded.state for name, at in zip(names, more, strict=False)}
+            if queued := queue_records(made, known):
+                decided[list_key(self._core, shard, queues.kind)] = Decided(queued)
             return decided
 
-        kinds: list[Kind[Any]] = [tasks.kind, session.kind]
+        keys: list[Key[Any]] = [tasks.kind(self.session_id), session.kind(self.session_id)]
+        keys += [runs.kind(self.session_id, name) for name in names]
         if once is not None:
-            kinds.append(once[0])
-        await decide_drafts(self._core, [kind(self.session_id) for kind in kinds], decision)
+            keys.append(once[0](self.session_id))
+        await decide_drafts(self._core, keys, decision)
         if made is not None:
             events = made.telemetry
             self._core.after_stored(lambda: self.telemetry.emit(events))
@@ -136,6 +151,12 @@ class SessionWriter(Capability):
             # LogUnavailable would tell the caller that nothing was appended.
             raise AppendUnknown(ids, f"appended, but not read back: {error}") from error
         return made is not None
+
+    async def _runs_of(self, task_id: str) -> list[str]:
+        """The run of a task, and the one that may wait for it: of a run, the task it came from."""
+        saved = (await read_session(self._store, self.session_id, "session")).saved.get(task_id)
+        parent = None if saved is None else brief_of(saved.payload).parent_id
+        return [task_id, parent] if parent and parent != task_id else [task_id]
 
     # The store's `redact=`, before anything is decided: updates, telemetry and the context's hash
     # are made of what the hook returns.

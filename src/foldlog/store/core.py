@@ -34,6 +34,7 @@ from foldlog.log.moments import Moment
 from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log
 from foldlog.log.snapshots import SnapshotStore
+from foldlog.log.timers import Timers
 from foldlog.position import LogPosition
 from foldlog.store.blocks import open_block
 from foldlog.store.operation import Calls
@@ -62,6 +63,7 @@ class Backend(NamedTuple):
     """What a store stands on.
 
     Attributes:
+        timers: what comes back at a time; None in the past, which waits for nothing.
         outbox: the way of an append to the log, where the store degrades.
         place: where spools of the log are on this machine, also where the store has none.
         server: the embedded server that holds the log.
@@ -72,6 +74,7 @@ class Backend(NamedTuple):
     log: Log
     blobs: Blobs
     snapshots: SnapshotStore | None = None
+    timers: Timers | None = None
     outbox: Outbox | None = None
     place: Place | None = None
     server: EmbeddedServer | None = None

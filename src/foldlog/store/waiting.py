@@ -23,7 +23,7 @@ from foldlog.errors import (
     LogUnavailable,
     PastErased,
 )
-from foldlog.kind import Key
+from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
 from foldlog.models import Answered, Waiting, WaitingKind
 from foldlog.store.core import Capability, Core
@@ -336,9 +336,9 @@ async def take_off(core: Core, over: Iterable[Ref]) -> None:
             _log.debug("the list of what waits was not tidied: %s", error)
 
 
-def list_key(core: Core, shard: int) -> Key[_Listed]:
-    """The list of a shard."""
-    return waiting.kind(core.namespace.key_on(shard, waiting.kind.name))
+def list_key(core: Core, shard: int, kind: Kind[Any] = waiting.kind) -> Key[Any]:
+    """The list of a shard: of what waits for a person, or of another kind that has one a shard."""
+    return kind(core.namespace.key_on(shard, kind.name))
 
 
 def _lists(core: Core) -> list[Key[dict[str, str | None]]]:

@@ -25,6 +25,7 @@ from foldlog.log.jetstream.publisher import Outcome, stored_at
 from foldlog.log.jetstream.reader import Reader, stored_in
 from foldlog.log.jetstream.side import SideStream
 from foldlog.log.jetstream.stream import StreamClient, api_level, open_streams
+from foldlog.log.jetstream.timers import TimerStream
 from foldlog.log.packing import sizes_of
 from foldlog.log.port import (
     Append,
@@ -36,6 +37,7 @@ from foldlog.log.port import (
     Unfollow,
 )
 from foldlog.log.snapshots import SnapshotStore
+from foldlog.log.timers import Timers
 from foldlog.subjects import Branch, Namespace, Subject, blob, checked_filter, live, snapshot
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ class _Shard(NamedTuple):
 class JetStreamLog:
     """A namespace's log on a server or a cluster. Made by `open`, ended by `close`.
 
-    `blobs` and `snapshots` are stored next to it, and end with it.
+    `blobs`, `snapshots` and `timers` are stored next to it, and end with it.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class JetStreamLog:
             namespace.blobs(), blob(everything, "*", "*"), discard="new", allow_msg_ttl=True
         )
         self.blobs: Blobs = Blobs(chunks, namespace)
+        self.timers: Timers = TimerStream(connection, namespace, replicas=replicas, timeout=timeout)
         self._shards = list[_Shard]()
         for shard in range(namespace.shards):
             name = namespace.stream(shard)

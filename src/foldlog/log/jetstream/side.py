@@ -54,6 +54,10 @@ class SideStream(StreamClient):
             **settings,
         }
 
+    async def make(self) -> None:
+        """Make the stream, if it is missing."""
+        await self.create(self._config)
+
     @property
     def max_bytes(self) -> int:
         return self.connection.max_payload - OVERHEAD

@@ -1,0 +1,346 @@
+"""Starting runs that workers do, and what their starter holds of them."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+import secrets
+import time
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog import codec
+from foldlog.errors import IdTaken, LogTimeout, Misuse, NotFound
+from foldlog.models import SteeringEvent, SteeringEventType, TaskState, TaskStatus
+from foldlog.runs.errors import ResultMissing, RunCancelled, RunFailed, UnreadableResult
+from foldlog.runs.functions import ATTEMPTS, Durable, given_to
+from foldlog.runs.orders import HARD
+from foldlog.runs.questions import as_record
+from foldlog.runs.results import StepRedaction, load_result
+from foldlog.runs.tenure import Turn, decide_on_run, new_task
+from foldlog.sessions import lifecycle
+from foldlog.sessions.lifecycle import FINAL
+from foldlog.store.core import core_of
+from foldlog.store.operation import operation
+from foldlog.store.primitives import Item
+from foldlog.store.store import BaseStore
+from foldlog.subjects import checked_id
+from foldlog.values import TypeCodec, type_codec
+from foldlog_projections import tasks
+from foldlog_projections.runs import jobs, runs, said
+from foldlog_projections.runs.jobs import Submitted
+from foldlog_projections.runs.queues import Added, id_of
+
+T = TypeVar("T")
+
+_LOOKS_EVERY: Final = 5.0
+_encode: Final = msgspec.msgpack.Encoder().encode
+_operation: Final = functools.partial(operation, prefix="handle.")
+
+
+class Wanted(NamedTuple):
+    """How a run is started: see `Store.start`. `begins` is in Unix seconds, 0: at once."""
+
+    session_id: str
+    id: str
+    queue: str
+    priority: int
+    key: str
+    begins: float
+    parent: str = ""
+
+
+async def start(
+    store: BaseStore,
+    function: Durable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    wanted: Wanted,
+) -> Handle[Any]:
+    """Have workers do a function. Arguments and errors as `Store.start`.
+
+    1. Arm a timer, if it begins later: without the record it wakes nobody. 2. The run, its task
+    and its place in the queue, in one append.
+    """
+    core = core_of(store)
+    known_as = function if isinstance(function, Durable) else None
+    name = known_as.name if known_as else checked_id(str(function), "function")
+    given = given_to(function, args, kwargs)
+    redaction = StepRedaction(core.redaction, wanted.session_id, wanted.id)
+    data = redaction.data("start", jobs.SUBMITTED, "", arguments=given.plain)
+    submitted = Submitted(
+        name,
+        known_as.version if known_as else "",
+        msgspec.Raw(codec.encode(data, "arguments")),
+        given.digest,
+        wanted.queue,
+        known_as.attempts if known_as else ATTEMPTS,
+        wanted.priority,
+        wanted.key,
+        wanted.begins,
+        wanted.parent,
+    )
+    added = submitted.added(wanted.session_id, wanted.id)
+    if wanted.begins:
+        await arm(store, added, wanted.begins)
+
+    def submit(turn: Turn) -> bool | None:
+        known = turn.run.job
+        if known is not None:
+            check_same(wanted, known, submitted)
+            return False
+        if turn.run or wanted.id in turn.made.state.saved:
+            raise Misuse(
+                f"{wanted.id!r:.80} is a run or a task of session {wanted.session_id!r:.80} that "
+                "no worker does: start it under another id"
+            )
+        parent, waits = wanted.parent or None, TaskStatus.PENDING
+        task = new_task(wanted.session_id, wanted.id, waits, parent, name, wanted.priority)
+        lifecycle.spawn(turn.made, task, "job", None, _redacted)
+        turn.records.append(submitted)
+        if not wanted.begins:
+            turn.queued.append(added)
+        return None
+
+    def _redacted(record: tasks.TaskSaved) -> tasks.TaskSaved:
+        found: tasks.TaskSaved = core.redacted("Store.start", tasks.kind(wanted.session_id), record)
+        return found
+
+    await decide_on_run(core, wanted.session_id, wanted.id, submit)
+    return Handle(store, wanted.session_id, wanted.id, known_as.declared if known_as else None)
+
+
+def check_same(wanted: Wanted, known: Submitted, given: Submitted) -> None:
+    """Raise IdTaken where a run of that id does something else."""
+    if (known.function, known.digest) != (given.function, given.digest):
+        raise IdTaken(
+            runs.kind.name,
+            (wanted.session_id, wanted.id),
+            wanted.id,
+            zlib.crc32(f"{known.function} {known.digest}".encode()),
+            zlib.crc32(f"{given.function} {given.digest}".encode()),
+        )
+
+
+async def arm(store: BaseStore, added: Added, at: float) -> None:
+    """Have a run looked at by a worker at a time, in Unix seconds."""
+    timers = core_of(store).backend.timers
+    assert timers is not None
+    await timers.arm(id_of(added.session_id, added.run), at, _encode(added))
+
+
+class Handle(Generic[T]):
+    """A run that was started, for whoever started it; also in another process: `store.started`.
+
+    Attributes:
+        session_id: its session.
+        id: its id in the session, which is also that of its task.
+    """
+
+    def __init__(
+        self, store: BaseStore, session_id: str, id: str, declared: TypeCodec[T] | None = None
+    ) -> None:
+        self.session_id: str = checked_id(session_id, "session_id")
+        self.id: str = checked_id(id, "id")
+        self._store = store
+        self._calls = core_of(store).calls
+        self._declared = declared
+
+    def __repr__(self) -> str:
+        return f"<run {self.id!r} of session {self.session_id!r}>"
+
+    @_operation()
+    async def status(self) -> TaskStatus:
+        """Return where the run stands: PENDING, RUNNING, PAUSED, COMPLETE, FAILED or CANCELLED.
+
+        It is PAUSED while it waits, whether for a person, a time, another run or an order.
+
+        Raises:
+            NotFound: there is no such run.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        return (await self._task()).status
+
+    @_operation()
+    async def result(self, *, timeout: float | None = None, returns: Any = None) -> T:
+        """Return what the run's function returned, once it has.
+
+        Args:
+            timeout: seconds to wait. None: as long as it takes.
+            returns: the type of the result, of a run that was started by its function's name.
+
+        Raises:
+            RunFailed: it has failed. RunCancelled: it was cancelled.
+            LogTimeout: it has not ended in time.
+            UnreadableResult: the result is not of the declared type. ResultMissing: it is gone.
+            NotFound: there is no such run.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ended()
+        except TimeoutError:
+            raise LogTimeout(f"the end of run {self.id!r:.80}", timeout or 0.0) from None
+        return await self._result(returns)
+
+    async def _ended(self) -> None:
+        core, key = core_of(self._store), tasks.kind(self.session_id)
+        async with aclosing(core.advances(key)) as advances:
+            async for _ in advances:
+                if (await self._task()).status in FINAL:
+                    return
+
+    async def _result(self, returns: Any = None) -> T:
+        task = await self._task()
+        if task.status is TaskStatus.CANCELLED:
+            raise RunCancelled(self.session_id, self.id)
+        if task.status is TaskStatus.FAILED:
+            raise RunFailed(self.session_id, self.id, task.error or "")
+        key = runs.kind(self.session_id, self.id)
+        given = await self._store.view(key, lambda run: run.returned, consistency="strong")
+        if given is None:
+            return None  # type: ignore[return-value]  # a run that no worker has done
+        encoded = bytes(given.result)
+        if given.blob:
+            large = await self._store.blobs.read(key, given.blob)
+            if large is None:
+                raise ResultMissing(self.session_id, self.id, "")
+            encoded = large
+        declared = self._declared if returns is None else type_codec(returns)
+        data = codec.decode(encoded)
+        if not given.type or declared is None:
+            return data  # type: ignore[no-any-return]
+        try:
+            found: T = load_result(data, given.type, declared)
+        except ValueError as error:
+            raise UnreadableResult(self.session_id, self.id, "", given.type, str(error)) from error
+        return found
+
+    @_operation(writes=True)
+    async def cancel(self, reason: str = "", *, hard: bool = False, by: str = "") -> None:
+        """Cancel the run, and those that it has started: no further step begins.
+
+        Args:
+            reason: why, for the record.
+            hard: whether the step under way is cancelled, too.
+            by: who says so, for the record.
+
+        Raises:
+            IllegalTransition: it has ended. NotFound: there is no such run.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored.
+        """
+        payload: dict[str, Any] = {"reason": reason} if reason else {}
+        payload |= {HARD: True} if hard else {}
+        payload |= {"by": by} if by else {}
+        order = SteeringEvent(
+            session_id=self.session_id,
+            task_id=self.id,
+            event_type=SteeringEventType.CANCEL,
+            payload=payload,
+        )
+        from foldlog.sessions import Session
+
+        session = Session(self.session_id, self._store, None)
+        await session.steer(order)
+
+    @_operation(writes=True)
+    async def send(self, name: str, value: Any = None, *, by: str = "") -> bool:
+        """Send the run what it waits for, or will wait for: `run.wait_for(name)` returns it.
+
+        The first value counts. Returns whether this was it.
+
+        Args:
+            name: the name by which the run waits for it.
+            value: plain data.
+            by: who sends it, for the record.
+
+        Raises:
+            NotFound: there is no such run.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; sending it again is safe.
+        """
+        core = core_of(self._store)
+        redaction = StepRedaction(core.redaction, self.session_id, self.id)
+        record = as_record(redaction, checked_id(name, "name"), value, by)
+
+        def send(turn: Turn) -> bool | None:
+            step = turn.run.steps.get(name)
+            if self.id not in turn.made.state.saved:
+                raise NotFound("run", self.id, "store.start(...) makes one")
+            if step is not None and step.phase == "done":
+                return False
+            turn.records.append(record)
+            is_paused = turn.made.state.brief(self.id).status is TaskStatus.PAUSED
+            if is_paused and turn.run.parked and step is not None:
+                lifecycle.reopen(turn.made, self.id)
+            return None
+
+        return await decide_on_run(core, self.session_id, self.id, send)
+
+    async def stream(self, *, after: str | None = None) -> AsyncGenerator[Item]:
+        """Yield what the run has said, then what it says, until it has ended.
+
+        Args:
+            after: the id of an item: what came behind it. None: from the beginning.
+
+        Raises:
+            NotFound: there is no such run, or no item `after`.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        key = said.kind(self.session_id, self.id)
+        ended = asyncio.create_task(self._ended(), name="foldlog stream")
+        try:
+            async with aclosing(self._store.watch(key, after=after)) as watched:
+                while not ended.done():
+                    coming = asyncio.ensure_future(anext(watched))
+                    try:
+                        await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
+                        if not coming.done():
+                            break
+                        item = coming.result()
+                    finally:
+                        if not coming.done():
+                            coming.cancel()
+                            await asyncio.wait([coming])
+                    after = item.id
+                    yield item
+            await ended
+        finally:
+            ended.cancel()
+            await asyncio.wait([ended])
+        for item in await self._store.items(key, after=after, limit=2**31, consistency="strong"):
+            yield item
+
+    async def _task(self) -> TaskState:
+        found = await self._store.list_tasks(self.session_id)
+        for task in found:
+            if task.task_id == self.id:
+                return task
+        raise NotFound("run", self.id, "store.start(...) makes one")
+
+
+def begins_at(delay: float | None, at: dt.datetime | None) -> float:
+    """When a run begins, in Unix seconds; 0: at once. Raises Misuse."""
+    if delay is not None and at is not None:
+        raise Misuse("delay= says in how many seconds it begins, and at= when: give one")
+    if at is not None:
+        if at.tzinfo is None:
+            raise Misuse(f"at= needs a time zone: {at.isoformat()} is a time of no place")
+        return at.timestamp()
+    if not delay:
+        return 0.0
+    if delay < 0:
+        raise Misuse(f"delay is seconds from now, not {delay!r:.80}")
+    return time.time() + delay
+
+
+def new_id(name: str) -> str:
+    """An id for a run that was given none."""
+    return f"{name}-{secrets.token_hex(6)}"

@@ -1,0 +1,298 @@
+"""A worker: does the runs that queues hand to it, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Self
+
+import msgspec
+
+from foldlog import codec
+from foldlog.envelope import Draft
+from foldlog.errors import FoldlogError, LogUnavailable, Misuse, StoreClosed
+from foldlog.kind import Key
+from foldlog.runs.errors import (
+    RunCancelled,
+    RunEnded,
+    RunPaused,
+    StepUnknown,
+    WorkerLost,
+    consists_of,
+)
+from foldlog.runs.functions import Durable
+from foldlog.runs.process import Look, host, process_of
+from foldlog.runs.run import InWorker, Run
+from foldlog.store.core import core_of
+from foldlog.store.operation import outside
+from foldlog.store.payloads import encode
+from foldlog.store.store import BaseStore
+from foldlog.store.waiting import list_key
+from foldlog.subjects import Subject
+from foldlog_projections.runs import processes, queues, runs
+from foldlog_projections.runs.processes import Left as ProcessLeft
+from foldlog_projections.runs.queues import Added, Entry, Gone, Left, Offered, State, Ticked
+
+_log: Final = logging.getLogger("foldlog")
+
+_LOOKS_EVERY: Final = 1.0
+"""Seconds between two looks at the other workers."""
+
+_TIMERS_WAIT: Final = 30.0
+_PAUSE: Final = 1.0
+"""Seconds before something is tried again that the log refused or did not answer."""
+
+QUEUES: Final = queues.kind
+_decode: Final = msgspec.msgpack.Decoder(Added).decode
+
+
+class Worker:
+    """Does durable functions. `await worker.run()` works until `stop`, or until it is cancelled.
+
+        async with foldlog.connect() as store:
+            await foldlog.Worker(store, [research]).run()
+
+    `async with foldlog.Worker(...)` works beside the block, and stops when that ends.
+
+    Args:
+        store: an open store.
+        functions: the durable functions that it knows; of several versions of a name, the last one
+            is the newest.
+        slots: how many runs it does at once.
+        queues: from which it takes runs. Empty: from all.
+        lease: seconds after which it is held for dead if it does not answer: others then go on
+            with what it had, on the same machine at once.
+
+    Raises:
+        Misuse: there is no function, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        store: BaseStore,
+        functions: Iterable[Durable[..., Any]],
+        *,
+        slots: int = 64,
+        queues: Sequence[str] = (),
+        lease: float = 10.0,
+    ) -> None:
+        self._functions: dict[str, dict[str, Durable[..., Any]]] = {}
+        for each in functions:
+            if not isinstance(each, Durable):
+                raise Misuse(f"{each!r:.80} is no durable function: decorate it: @foldlog.durable")
+            self._functions.setdefault(each.name, {})[each.version] = each
+        if not self._functions:
+            raise Misuse("a worker needs functions that it can do: Worker(store, [research])")
+        if slots < 1 or lease <= 0:
+            raise Misuse("slots is 1 or more, and lease a number of seconds above 0")
+        self._store = store
+        self._core = core_of(store)
+        self._process = process_of(store)
+        self._slots, self._queues, self._lease = slots, tuple(queues), lease
+        self._leaving = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._looks: dict[str, Look] = {}
+        shards = range(self._core.namespace.shards)
+        self._keys = [list_key(self._core, shard, QUEUES) for shard in shards]
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self.run(), name="foldlog worker", context=outside())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._running is not None
+        self.stop()
+        await self._running
+
+    def stop(self) -> None:
+        """Take no more runs. Those that it has go on to their next step, and are handed on."""
+        self._leaving.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. It waits out an outage of the log.
+
+        Raises:
+            LogCorrupt, StoreClosed: the queues cannot be read, or the store is closed.
+        """
+        await self._patiently(lambda: self._process.hold(self._lease))
+        try:
+            await self._patiently(lambda: self._offer(self._slots))
+            async with asyncio.TaskGroup() as group:
+                going = [group.create_task(self._follow(key)) for key in self._keys]
+                going += [group.create_task(each) for each in (self._wake(), self._watch_others())]
+                await self._leaving.wait()
+                for each in going:
+                    each.cancel()
+            await self._patiently(lambda: self._offer(0))
+        finally:
+            if self._working:
+                await self._finish()
+            self._process.let_go(self._lease)
+        await self._patiently(lambda: self._say(Gone(self._process.id)))
+
+    async def _finish(self) -> None:
+        """Wait for what is under way; where this is being cancelled, cancel it."""
+        working = list(self._working.values())
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            for each in working:
+                each.cancel()
+        await asyncio.wait(working)
+
+    # --- what is handed to it ---------------------------------------------------------------------
+
+    async def _follow(self, key: Key[State]) -> None:
+        """Do what the queues hand to this process."""
+        while True:
+            try:
+                async with aclosing(self._core.advances(key)) as advances:
+                    async for _ in advances:
+                        await self._take(key)
+            except LogUnavailable as error:
+                _log.info("a worker waits for the log: %s", error)
+                await asyncio.sleep(_PAUSE)
+
+    async def _take(self, key: Key[State]) -> None:
+        mine, is_known, due_at, now = await self._store.view(key, self._seen)
+        for id, entry in mine.items():
+            if id not in self._working:
+                work = self._work(key, id, entry)
+                self._working[id] = asyncio.create_task(work, name=f"foldlog run {entry.run}")
+        if not is_known:  # it was held for dead
+            await self._offer(self._slots)
+        if due_at is not None:
+            asyncio.get_running_loop().call_later(max(due_at - now, 0.0), self._tick, key)
+
+    def _seen(self, state: State) -> tuple[dict[str, Entry], bool, float | None, float]:
+        id = self._process.id
+        return state.of(id), id in state.workers, state.due_at(), state.now
+
+    async def _work(self, key: Key[State], id: str, entry: Entry) -> None:
+        """Do a run, to its end or until it waits; then look what is next."""
+        try:
+            await self._done(entry)
+        finally:
+            del self._working[id]
+        await self._patiently(lambda: self._take(key))
+
+    async def _done(self, entry: Entry) -> None:
+        try:
+            await self._do(entry)
+        except (RunEnded, RunCancelled):
+            await self._patiently(lambda: self._say(Left(entry.session_id, entry.run)))
+        except Exception as error:  # noqa: BLE001 - the run's own: it is on record
+            if consists_of(error, RunPaused, StepUnknown):
+                return
+            _log.warning("run %s of session %s: %r", entry.run, entry.session_id, error)
+            if isinstance(error, FoldlogError):
+                await asyncio.sleep(_PAUSE)  # what was not recorded is tried again
+
+    async def _do(self, entry: Entry) -> None:
+        job = await self._store.view(
+            runs.kind(entry.session_id, entry.run), lambda run: run.job, consistency="strong"
+        )
+        if job is None:
+            raise RunEnded(entry.session_id, entry.run, "it was removed")
+        run = Run(
+            self._store,
+            self._process,
+            entry.session_id,
+            entry.run,
+            wait=2 * self._lease,
+            restart=False,
+            redo_from=None,
+            lease=self._lease,
+            description=None,
+            earlier=_nothing,
+            worker=InWorker(self._leaving, may_fail=entry.attempt >= job.attempts),
+        )
+        async with run:
+            if entry.attempt > job.attempts:
+                raise WorkerLost(entry.session_id, entry.run, job.attempts)
+            function = self._function(job.function, job.version)
+            args, kwargs = function.loaded(codec.decode(job.arguments))
+            value = await function(run, *args, **kwargs)
+            await run._return(value, function.declared)
+
+    def _function(self, name: str, version: str) -> Durable[..., Any]:
+        known = self._functions[name]
+        return known.get(version) or list(known.values())[-1]
+
+    # --- time, and the others ---------------------------------------------------------------------
+
+    async def _wake(self) -> None:
+        """Put into its queue what a timer wakes."""
+        timers = self._core.backend.timers
+        assert timers is not None
+        while True:
+            try:
+                due = await timers.due(_TIMERS_WAIT)
+                if due:
+                    await self._say(*(_decode(each.data) for each in due))
+                    await timers.done(due)
+            except LogUnavailable as error:
+                _log.info("a worker waits for timers: %s", error)
+                await asyncio.sleep(_PAUSE)
+
+    async def _watch_others(self) -> None:
+        """Give to others what a worker had that has died."""
+        while True:
+            await asyncio.sleep(_LOOKS_EVERY)
+            try:
+                for key in self._keys:
+                    known = await self._store.view(key, lambda state: list(state.workers))
+                    await asyncio.gather(*(self._look_at(each) for each in known))
+            except LogUnavailable as error:
+                _log.info("a worker cannot look at the others: %s", error)
+
+    async def _look_at(self, process: str) -> None:
+        if process == self._process.id:
+            return
+        look = self._looks.setdefault(process, Look(self._store))
+        if await look.is_gone(process):
+            # Said once for all: whoever opens one of its runs need not wait for its lease again.
+            await self._store.append(processes.kind(process), ProcessLeft())
+            await self._say(Gone(process))
+            self._looks.pop(process, None)
+
+    def _tick(self, key: Key[State]) -> None:
+        if not self._leaving.is_set():
+            task = asyncio.create_task(self._patiently(lambda: self._say(Ticked())))
+            self._working.setdefault(f"tick {id(task)}", task)
+            task.add_done_callback(lambda each: self._working.pop(f"tick {id(each)}", None))
+
+    async def _offer(self, slots: int) -> None:
+        functions, process = tuple(self._functions), self._process
+        await self._say(Offered(process.id, slots, functions, self._queues, host(), os.getpid()))
+
+    async def _say(self, *records: msgspec.Struct) -> None:
+        """Append to the queues: what is about runs on their shards, all else on each."""
+        found: dict[Subject, list[Draft]] = {}
+        for each in records:
+            session_id = getattr(each, "session_id", None)
+            for key in self._keys:
+                subject = self._core.subject_of(key)
+                if session_id is None or subject.shard == self._shard(session_id):
+                    found.setdefault(subject, []).append(encode(queues.kind, each))
+        await self._core.append_drafts(*found.items())
+
+    def _shard(self, session_id: str) -> int:
+        return self._core.subject(runs.kind, session_id, session_id).shard
+
+    async def _patiently(self, call: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await call()
+            except StoreClosed:
+                raise
+            except FoldlogError as error:
+                _log.warning("a worker tries again: %s", error)
+                await asyncio.sleep(_PAUSE)
+
+
+async def _nothing() -> None:
+    """A run that workers do was never one of an earlier version."""
