@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing, suppress
 from typing import Any, Final, TypeVar
@@ -24,6 +25,12 @@ _log: Final = logging.getLogger("foldlog")
 
 _LOOKS_EVERY: Final = 1.0
 """Seconds between two looks at a task that is paused, where no push tells of a change."""
+
+_SOON: Final = 0.005
+"""Seconds in which what a step does is soon done."""
+
+_TRUST: Final = 0.5
+"""Seconds for which a run takes it that no order came, where no push tells of one."""
 
 _ALL: Final = 2**31
 """More events than a session has."""
@@ -58,6 +65,8 @@ class Orders:
         self._moved = asyncio.Event()
         self._is_hard = False
         self._following: list[asyncio.Task[None]] = []
+        self._looked = -math.inf
+        self._has_moved = True
 
     def begin(self) -> None:
         """Follow orders and answers, until `end`."""
@@ -76,12 +85,18 @@ class Orders:
     async def obeyed(self) -> None:
         """Return when a further step may begin: at once, or when a pause is over.
 
+        The log is asked where something has moved, and each half second: pushes are hints.
+
         Raises:
             RunCancelled: it is to do no more. RunTakenOver: its session was removed.
             RunHandedOn: a worker has it, which ends, or need not wait with it.
         """
         if self._leaving is not None and self._leaving.is_set():
             raise self.handed_on("that worker ends")
+        now = asyncio.get_running_loop().time()
+        if not self._has_moved and now - self._looked < _TRUST:
+            return
+        self._has_moved, self._looked = False, now
         with ExitStack() as waiting:
             is_told = False
             while True:
@@ -123,11 +138,18 @@ class Orders:
             async with asyncio.timeout(seconds):
                 await self._moved.wait()
 
-    async def interruptible(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await what a step does. Raises RunCancelled where a hard cancel ends it."""
+    async def interruptible(
+        self, call: Callable[[], Awaitable[T]], begin: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        """Await what a step does. Raises RunCancelled where a hard cancel ends it.
+
+        `begin`: awaited beside it, where it is not soon done.
+        """
         task = asyncio.ensure_future(_awaited(call))
         self._calls.add(task)
         try:
+            if begin is not None:
+                await self._begun(task, begin)
             return await task
         except asyncio.CancelledError:
             own = asyncio.current_task()
@@ -136,6 +158,16 @@ class Orders:
             raise
         finally:
             self._calls.discard(task)
+
+    async def _begun(self, task: asyncio.Future[Any], begin: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await asyncio.wait([task], timeout=_SOON)
+            if not task.done():
+                await begin()
+        except BaseException:
+            task.cancel()
+            await asyncio.wait([task])
+            raise
 
     async def heard(self, channel: str) -> list[SteeringEvent]:
         """Return what came by a channel since the last look; on record, so that a rerun hears it
@@ -192,12 +224,15 @@ class Orders:
 
     async def _follow(self, key: Key[Any]) -> None:
         while True:
-            advances = core_of(self._store).advances(key)
+            advances = core_of(self._store).advances(key, must_look=False)
             try:
                 async with aclosing(advances):
                     async for _ in advances:
                         self._moved.set()
-                        if key.kind is not tasks.kind or not self._calls:
+                        if key.kind is not tasks.kind:
+                            continue
+                        self._has_moved = True
+                        if not self._calls:
                             continue
                         if await self._tenure.status() is TaskStatus.CANCELLED:
                             await self._cancel_hard()

@@ -145,7 +145,7 @@ class Run(GoesOn):
         wait, restart, redo_from, description = self._open_with
         outer = doing.get()
         parent = outer.run.name if outer and outer.run.session_id == self.session_id else None
-        if not await self._tenure.read("strong"):
+        if self._worker is None and not await self._tenure.read("strong"):
             await self._earlier()
         await self._tenure.patiently(lambda: self._process.hold(self._lease))
         try:

@@ -31,6 +31,7 @@ from foldlog.store.primitives import Item
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, type_codec
+from foldlog.views import Consistency
 from foldlog_projections import tasks
 from foldlog_projections.runs import jobs, runs, said
 from foldlog_projections.runs.jobs import Submitted
@@ -192,17 +193,19 @@ class Handle(Generic[T]):
         core, key = core_of(self._store), tasks.kind(self.session_id)
         async with aclosing(core.advances(key)) as advances:
             async for _ in advances:
-                if (await self._task()).status in FINAL:
+                if (await self._task("session")).status in FINAL:
                     return
 
     async def _result(self, returns: Any = None) -> T:
-        task = await self._task()
+        task = await self._task("session")  # it has ended: nothing changes that
         if task.status is TaskStatus.CANCELLED:
             raise RunCancelled(self.session_id, self.id)
         if task.status is TaskStatus.FAILED:
             raise RunFailed(self.session_id, self.id, task.error or "")
-        key = runs.kind(self.session_id, self.id)
-        given = await self._store.view(key, lambda run: run.returned, consistency="strong")
+        key, view = runs.kind(self.session_id, self.id), self._store.view
+        given = await view(key, lambda run: run.returned)
+        if given is None:
+            given = await view(key, lambda run: run.returned, consistency="strong")
         if given is None:
             return None  # type: ignore[return-value]  # a run that no worker has done
         encoded = bytes(given.result)
@@ -318,8 +321,8 @@ class Handle(Generic[T]):
         for item in await self._store.items(key, after=after, limit=2**31, consistency="strong"):
             yield item
 
-    async def _task(self) -> TaskState:
-        found = await self._store.list_tasks(self.session_id)
+    async def _task(self, consistency: Consistency = "strong") -> TaskState:
+        found = await self._store.list_tasks(self.session_id, consistency=consistency)
         for task in found:
             if task.task_id == self.id:
                 return task

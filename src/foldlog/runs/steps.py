@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable
@@ -71,15 +72,19 @@ class Work(NamedTuple):
 
 
 class Doing:
-    """A step that is under way: its name, those within it, and what it has used of models."""
+    """A step that is under way: its name, those within it, and what it has used of models.
 
-    __slots__ = ("outer", "run", "step", "used", "within")
+    `begun` is what its next record goes with.
+    """
+
+    __slots__ = ("begun", "outer", "run", "step", "used", "within")
 
     def __init__(self, run: Tenure, step: str, outer: Doing | None) -> None:
         self.run: Tenure = run
         self.step: str = step
         self.outer: Doing | None = outer
         self.used: list[Used] = []
+        self.begun: list[msgspec.Struct] = []
         self.within: set[str] = {step}
 
 
@@ -214,26 +219,31 @@ class Steps:
     async def _once(self, work: Work, under_way: Doing, call: Callable[[], Awaitable[T]]) -> T:
         # 1. Record that it is about to happen. 2. Its effect. 3. Record the outcome. A step that
         # is cut short between 1 and 3 has an unknown outcome.
+        # Of a repeatable step that is soon done 1 goes with 3: if both are lost, it is done again.
         await self._orders.obeyed()
         outer = under_way.outer
         parent = outer.step if outer is not None and outer.run is self._tenure else ""
         encoded, digest = work.arguments
-        await self._tenure.write(
-            *self._orders.looked(),
-            Started(work.step, work.kind, parent, encoded, digest, work.repeatable),
-        )
+        started = Started(work.step, work.kind, parent, encoded, digest, work.repeatable)
+        begun: list[msgspec.Struct] = [*self._orders.looked(), started]
         under_way.used.clear()
+        under_way.begun = begun
+        begin = None
+        if work.repeatable:
+            begin = functools.partial(self._begin, under_way)
+        else:
+            await self._begin(under_way)
         began_at = time.perf_counter()
         limit = asyncio.timeout(work.timeout)
         try:
             async with limit:
-                value = await self._orders.interruptible(call)
+                value = await self._orders.interruptible(call, begin)
         except Exception as error:
             seconds = time.perf_counter() - began_at
             if work.in_thread and (limit.expired() or isinstance(error, RunCancelled)):
                 # The thread goes on: what comes of it nobody will know.
                 lost = Unrecorded(work.step, seconds, type(error).__qualname__)
-                await finished(self._tenure.write(lost, *under_way.used))
+                await finished(self._write(under_way, lost))
             else:
                 await finished(self._record_failure(work, under_way, seconds, error))
             raise
@@ -243,16 +253,27 @@ class Steps:
             raise UnreadableResult(*self._run, work.step, result.type, result.fault)
         return value
 
+    async def _begin(self, under_way: Doing) -> None:
+        """Have it on record that a step has begun."""
+        begun, under_way.begun = under_way.begun, []
+        if begun:
+            await self._tenure.write(*begun)
+
+    async def _write(self, under_way: Doing, record: msgspec.Struct) -> None:
+        """Record how a step has ended, and what goes with it."""
+        begun, under_way.begun = under_way.begun, []
+        await self._tenure.write(*begun, record, *under_way.used)
+
     async def _record_failure(
         self, work: Work, under_way: Doing, seconds: float, error: Exception
     ) -> None:
         if consists_of(error, RunPaused, StepUnknown):
             # A step within lets go of the run, which does this step again when it is opened.
-            await self._tenure.write(Retracted(work.step), *under_way.used)
+            await self._write(under_way, Retracted(work.step))
             return
         message = self._redaction.message(work.step, error)
         failed = Failed(work.step, seconds, type(error).__qualname__, message)
-        await self._tenure.write(failed, *under_way.used)
+        await self._write(under_way, failed)
 
     async def _record(self, work: Work, under_way: Doing, seconds: float, value: Any) -> Result:
         try:
@@ -261,10 +282,10 @@ class Steps:
             encoded, blob, large = await self._kept(result)
         except (PayloadError, RedactionFailed) as error:
             lost = Unrecorded(work.step, seconds, type(error).__qualname__)
-            await self._tenure.write(lost, *under_way.used)
+            await self._write(under_way, lost)
             raise
         done = Done(work.step, seconds, encoded, type=result.type, blob=blob)
-        await self._tenure.write(done, *under_way.used)
+        await self._write(under_way, done)
         if blob:
             await self._tenure.patiently(
                 lambda: self._store.blobs.keep(self._tenure.key, blob, large)

@@ -163,7 +163,7 @@ class Tenure:
         began, told = clock(), ""
         with ExitStack() as waiting:
             while True:
-                state = await self.read("strong")
+                state = await self.read()  # what is decided on it proves it
                 before, owner = state.tenure, state.process
                 is_free = not before or state.session_id != self.session_id
                 if is_free or await self.patiently(partial(look.is_gone, owner)):
@@ -171,7 +171,7 @@ class Tenure:
                         self._take, before, restart, redo_from, parent, description, unless_ended
                     )
                     await self.patiently(partial(_finish, take))
-                    state = await self.read("strong")
+                    state = await self.read()
                     if state.tenure == self._id:
                         self.token = state.epoch
                         self.parent = state.job.parent if state.job else ""

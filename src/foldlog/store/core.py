@@ -415,12 +415,13 @@ class Core:
         """Yield the records of a sequence, then each new one: see `Views.watch`."""
         return watching.watch(self.hot_views, projection, self.subject(projection, *keys), after)
 
-    def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
+    def advances(self, key: Key[Any], *, must_look: bool = True) -> AsyncGenerator[int]:
         """Yield the sequence up to which a view is folded: now, and whenever it has advanced.
 
         It survives lost connections. It ends with StoreClosed when the store is closed.
         """
-        return watching.advances(self.hot_views, key.kind, self.subject_of(key))
+        subject = self.subject_of(key)
+        return watching.advances(self.hot_views, key.kind, subject, must_look=must_look)
 
 
 class Capability:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -251,10 +252,10 @@ async def decide_drafts(
         on_conflict: awaited after a conflict; raises where deciding again is of no use.
 
     1. Read, behind what waits in the spool: what is in memory at first, which the append
-    proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
-    a conflict, pause and begin again. 5. Where the outcome is unknown, read back: what is
-    there was appended, and what is not there can only come while its subject ends where it
-    did.
+    proves, and strongly what it does not prove; all of it strongly after a conflict. 2. Decide.
+    3. Append where the reading ended. 4. After a conflict, pause and begin again. 5. Where the
+    outcome is unknown, read back: what is there was appended, and what is not there can only
+    come while its subject ends where it did.
     """
     if in_atomic == "refuse":
         refuse_in_block(core, str(keys[0]))
@@ -263,21 +264,32 @@ async def decide_drafts(
     consistency: Consistency = "strong" if staged else "session"
     if block is not None:
         block.is_decided = True
+    read, proven = dict[Key[Any], At](), set[Key[Any]]()
     while True:
-        read = [At(*await core.read_at(k, consistency=consistency, staged=staged)) for k in keys]
+        began = time.monotonic()
+        wanted = [key for key in keys if key not in proven]
+        reading = [core.read_at(key, consistency=consistency, staged=staged) for key in wanted]
+        found = [await reading[0]] if len(reading) == 1 else await asyncio.gather(*reading)
+        read |= {key: At(*at) for key, at in zip(wanted, found, strict=True)}
         # No await from here on: a view may go on while others read, and its head with it.
-        heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-        folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
+        heads = {key: read[key].head for key in keys}
+        folds = {key: read[key].folded for key in keys}
+        unproven = set[Key[Any]]()
+        if consistency != "strong":
+            looked = core.hot_views.looked_since
+            unproven = {k for k in keys if not looked(k.kind, core.subject_of(k), began)}
         try:
-            decided = _new(core, decision(*read), folds)
+            decided = _new(core, decision(*(read[key] for key in keys)), folds)
         except Exception:
-            if consistency == "strong":
+            if not unproven:
                 raise
             decided = {}
-        if consistency != "strong":
-            consistency = "strong"
-            if not heads.keys() <= decided.keys():  # nothing would prove what was read
-                continue
+        consistency = "strong"
+        unproven -= decided.keys()
+        if unproven:  # nothing would prove what was read of them
+            proven = {*keys} - unproven if decided else set()
+            continue
+        proven = set()
         if block is not None:
             for key, each in decided.items():
                 if key in heads:
@@ -298,8 +310,8 @@ async def decide_drafts(
                 await on_conflict()
             await attempts.pause(conflict)
         else:
-            found = zip(decided.items(), seqs, strict=False)
-            return {key: Stored(each.value, seq) for (key, each), seq in found}
+            stored = zip(decided.items(), seqs, strict=False)
+            return {key: Stored(each.value, seq) for (key, each), seq in stored}
 
 
 def _new(

@@ -197,6 +197,10 @@ class View(Fold[S]):
         self._checked_at = at
         self.checked_epoch = epoch
 
+    def checked_since(self, moment: float) -> bool:
+        """Whether the log was read to its head since a time, by `time.monotonic()`."""
+        return self._checked_at >= moment
+
     def forget_pushes(self) -> None:
         """Drop pushes that wait for one before them: more may have been missed."""
         self._ahead.clear()

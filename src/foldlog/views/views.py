@@ -224,6 +224,11 @@ class Views:
         now, epoch = time.monotonic(), self._log.epoch
         return view.is_current(now, epoch, TRUST_SECONDS, eventual=eventual)
 
+    def looked_since(self, projection: Projection[Any], subject: Subject, moment: float) -> bool:
+        """Whether a view was read from the log since a time, by `time.monotonic()`."""
+        view = self._hot.find(projection, subject)
+        return view is not None and view.checked_since(moment)
+
     def holds(self, view: View[Any]) -> bool:
         """Whether reads are answered from that view: it was not evicted."""
         return view in self._hot.of.get(view.subject, ())

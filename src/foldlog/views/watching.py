@@ -65,14 +65,14 @@ async def watch(
 
 
 async def advances(
-    views: Views, projection: Projection[Any], *subjects: Subject
+    views: Views, projection: Projection[Any], *subjects: Subject, must_look: bool = True
 ) -> AsyncGenerator[int]:
     """Yield how far the folds of subjects have come, as a sum: now, and whenever that is further.
 
-    An outage of the log is waited out.
+    An outage of the log is waited out. `must_look`: the first time, the log is asked in any case.
     """
     async with watched(views, projection, *subjects) as wake:
-        reached, must_look = -1, True
+        reached = -1
         while True:
             applied = 0
             for subject in subjects:
