@@ -35,6 +35,7 @@ _MODULES = (
     "routes",
     "runs.runs",
     "runs.said",
+    "runs.schedules",
     "scoped.scoped",
     "sessions.session",
     "rh_agents.stateartifacts",

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         require_capabilities as require_capabilities,
     )
     from foldlog.runs import (
+        CodeChanged as CodeChanged,
         Durable as Durable,
         Handle as Handle,
         QuestionExpired as QuestionExpired,
@@ -203,9 +204,9 @@ _HOMES = {
         SupportsTasks SupportsTrajectories missing_capabilities require_capabilities
     """,
     "foldlog.runs": """
-        Durable Handle QuestionExpired ResultMissing Run RunBusy RunCancelled RunEnded RunFailed
-        RunHandedOn RunPaused RunTakenOver StepChanged StepUnknown UnreadableResult Worker
-        WorkerLost durable
+        CodeChanged Durable Handle QuestionExpired ResultMissing Run RunBusy RunCancelled RunEnded
+        RunFailed RunHandedOn RunPaused RunTakenOver StepChanged StepUnknown UnreadableResult
+        Worker WorkerLost durable
     """,
     "foldlog.steering": "sanitize_steering_event validate_steering_event",
     "foldlog.store": """

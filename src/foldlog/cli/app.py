@@ -19,12 +19,14 @@ from foldlog.cli.export import backup, export, restore
 from foldlog.cli.fork import fork
 from foldlog.cli.history import history
 from foldlog.cli.importing import import_
+from foldlog.cli.queues import queue, queues
 from foldlog.cli.rebuild import rebuild
 from foldlog.cli.replay import replay
 from foldlog.cli.serve import serve
 from foldlog.cli.sessions import sessions
 from foldlog.cli.show import show
 from foldlog.cli.sql import sql
+from foldlog.cli.start import start
 from foldlog.cli.steer import steer
 from foldlog.cli.tasks import tasks
 from foldlog.cli.traces import traces
@@ -33,6 +35,7 @@ from foldlog.cli.updates import updates
 from foldlog.cli.verify import verify
 from foldlog.cli.waiting import waiting
 from foldlog.cli.watch import watch
+from foldlog.cli.worker import worker
 
 app: typer.Typer = typer.Typer(
     name="foldlog",
@@ -63,6 +66,12 @@ _COMMANDS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "retract": retract,
         "steer": steer,
         "fork": fork,
+    },
+    "Runs and workers": {
+        "start": start,
+        "worker": worker,
+        "queues": queues,
+        "queue": queue,
     },
     "Copy and prove": {
         "export": export,

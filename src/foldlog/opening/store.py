@@ -28,6 +28,7 @@ from foldlog_projections.scoped import scoped
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
     from foldlog.runs.functions import Durable
+    from foldlog.runs.queues import Queues
     from foldlog.runs.run import Run
     from foldlog.runs.starting import Handle
     from foldlog.scoped import ScopedStore
@@ -251,19 +252,12 @@ class Store(BaseStore):
         wanted = Wanted(session_id or id, id, queue or own, priority, key, begins_at(delay, at))
         return await start(self, function, args, kwargs, wanted)
 
-    def started(self, id: str, *, session_id: str | None = None) -> Handle[Any]:
-        """Return the handle of a run that was started, here or elsewhere.
+    @functools.cached_property
+    def queues(self) -> Queues:
+        """Queues and schedules of runs that workers do: `await store.queues.all()`."""
+        from foldlog.runs.queues import Queues
 
-        Args:
-            id: the run's id.
-            session_id: its session. None: the session of that id.
-
-        Raises:
-            InvalidId: an id is empty.
-        """
-        from foldlog.runs.starting import Handle
-
-        return Handle(self, session_id or id, id)
+        return Queues(self)
 
     @operation()
     async def sql(

@@ -1,6 +1,7 @@
 """Runs: agents and jobs that go on where they stopped, made by `store.run`."""
 
 from foldlog.runs.errors import (
+    CodeChanged,
     QuestionExpired,
     ResultMissing,
     RunBusy,
@@ -22,6 +23,7 @@ from foldlog.runs.worker import Worker
 from foldlog_projections.runs.runs import Step, Usage
 
 __all__ = [
+    "CodeChanged",
     "Durable",
     "Handle",
     "QuestionExpired",

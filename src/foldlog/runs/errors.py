@@ -130,6 +130,24 @@ class WorkerLost(_OfRun):
         self.attempts = attempts
 
 
+class CodeChanged(_OfRun):
+    """The run began with another version of its function, which came to other steps.
+
+    `recorded` is the first step on record that the code has not come to; `given` the one to which
+    it comes instead. Run the version that it began with, or say what changed: `run.patched`.
+    """
+
+    def __init__(self, session_id: str, run: str, recorded: str, given: str) -> None:
+        super().__init__(
+            session_id,
+            run,
+            f"has step {recorded!r:.80} on record next, and its code, of another version, comes to "
+            f"{given!r:.80}: have a worker with the version that it began with, or use run.patched",
+        )
+        self.recorded = recorded
+        self.given = given
+
+
 class QuestionExpired(_OfRun):
     """Nobody answered the question `step` in time, and it has no default."""
 

@@ -21,6 +21,7 @@ from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import as_plain, type_codec
 from foldlog_projections.runs import said
+from foldlog_projections.runs.runs import Done
 from foldlog_projections.runs.said import Said
 
 T = TypeVar("T")
@@ -174,6 +175,34 @@ class GoesOn:
                 raise Misuse(f"{each} is of another session: await each.result() in a step")
         await Sleeping(self._tenure, self._orders).ended([each.id for each in handles])
         return [await each.result() for each in handles]
+
+    @_operation()
+    async def patched(self, name: str) -> bool:
+        """Return whether this execution goes the new way of code that has changed.
+
+            if await run.patched("ask twice"):
+                await run.step("ask again", ask)
+
+        True where the run comes here for the first time, and each time after that; False where it
+        has gone on from here by the old code.
+
+        Args:
+            name: what has changed, the same in every execution of the code.
+
+        Raises:
+            RunTakenOver: another owner has the run.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
+            Misuse: the run is not open, or this was asked here before.
+        """
+        step = f"patch {checked_id(name, 'name')}"
+        self._check_open()
+        known = self._steps.known
+        if step not in known and self._steps.left() is not None:
+            return False
+        with self._steps.using(step):
+            if step not in known:
+                await self._tenure.write(Done(step))
+        return True
 
     @_operation(writes=True)
     async def say(self, value: Any) -> None:

@@ -37,7 +37,7 @@ from foldlog.runs.going_on import GoesOn
 from foldlog.runs.orders import Orders
 from foldlog.runs.process import Process
 from foldlog.runs.results import StepRedaction, message_of, shortened
-from foldlog.runs.starting import arm
+from foldlog.runs.starting import wake_at
 from foldlog.runs.steps import OnChange, Steps, Work, called, doing, is_async
 from foldlog.runs.tenure import Tenure, Turn, finished
 from foldlog.runs.waiting import awaits_of, is_due, waited_for
@@ -62,10 +62,14 @@ _RELEASE_SECONDS: Final = 5.0
 
 
 class InWorker(NamedTuple):
-    """How a worker has a run: `leaving` is set when it ends; `may_fail` if that is an end."""
+    """How a worker has a run: `leaving` is set when it ends; `may_fail` if that is an end.
+
+    `is_other_version`: the run began with another version of its function.
+    """
 
     leaving: asyncio.Event
     may_fail: bool
+    is_other_version: bool
 
 
 class Run(GoesOn):
@@ -161,6 +165,8 @@ class Run(GoesOn):
             await finished(self._release())  # it may have been taken before this was cut short
             await self._leave("new")
             raise
+        self._steps.known = tuple((await self._tenure.read()).steps)
+        self._steps.is_checked = self._worker is not None and self._worker.is_other_version
         self._orders.begin()
         self._phase = "open"
         return self
@@ -302,7 +308,7 @@ class Run(GoesOn):
         times = [each.until for each in waited_for(state, error) if each.until]
         if state.job is not None and times:
             added = state.job.added(self.session_id, self.name)
-            await self._tenure.patiently(lambda: arm(self._store, added, min(times)))
+            await self._tenure.patiently(lambda: wake_at(self._store, min(times), run=added))
 
     def _result_of_task(self) -> Any:
         plain = as_plain(self.result, "result")

@@ -88,7 +88,7 @@ async def start(
     )
     added = submitted.added(wanted.session_id, wanted.id)
     if wanted.begins:
-        await arm(store, added, wanted.begins)
+        await wake_at(store, wanted.begins, run=added)
 
     def submit(turn: Turn) -> bool | None:
         known = turn.run.job
@@ -128,15 +128,25 @@ def check_same(wanted: Wanted, known: Submitted, given: Submitted) -> None:
         )
 
 
-async def arm(store: BaseStore, added: Added, at: float) -> None:
-    """Have a run looked at by a worker at a time, in Unix seconds."""
+class Wake(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a timer says: a run goes on, or a schedule has something due."""
+
+    run: Added | None = None
+    schedule: str = ""
+
+
+async def wake_at(
+    store: BaseStore, at: float, *, run: Added | None = None, schedule: str = ""
+) -> None:
+    """Have a worker look at a run, or at a schedule, at a time, in Unix seconds."""
     timers = core_of(store).backend.timers
     assert timers is not None
-    await timers.arm(id_of(added.session_id, added.run), at, _encode(added))
+    key = f"schedule {schedule}" if run is None else id_of(run.session_id, run.run)
+    await timers.arm(key, at, _encode(Wake(run, schedule)))
 
 
 class Handle(Generic[T]):
-    """A run that was started, for whoever started it; also in another process: `store.started`.
+    """A run that was started, for whoever started it, or `store.queues.handle` in another process.
 
     Attributes:
         session_id: its session.

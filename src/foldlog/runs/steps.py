@@ -16,6 +16,7 @@ from foldlog import codec
 from foldlog.errors import Misuse, PayloadError, RedactionFailed
 from foldlog.runs.arguments import Arguments
 from foldlog.runs.errors import (
+    CodeChanged,
     ResultMissing,
     RunCancelled,
     RunPaused,
@@ -121,7 +122,12 @@ class Using:
 
 
 class Steps:
-    """Does the steps of one run, each at most once for each time that it is started."""
+    """Does the steps of one run, each at most once for each time that it is started.
+
+    Attributes:
+        known: the steps that were on record when the run was opened.
+        is_checked: whether the code must come to all of these before it comes to a new one.
+    """
 
     def __init__(
         self, store: BaseStore, tenure: Tenure, orders: Orders, redaction: StepRedaction
@@ -131,6 +137,8 @@ class Steps:
         self._orders = orders
         self._redaction = redaction
         self._used: set[str] = set()
+        self.known: tuple[str, ...] = ()
+        self.is_checked: bool = False
         self._flying: set[asyncio.Future[None]] = set()
 
     async def landed(self) -> None:
@@ -138,8 +146,18 @@ class Steps:
         while self._flying:
             await asyncio.wait(self._flying)
 
+    def left(self) -> str | None:
+        """The first step on record to which the code has not come again; None if there is none."""
+        return next((each for each in self.known if each not in self._used), None)
+
     def using(self, step: str) -> Using:
-        """Enter this around a step. Raises Misuse if the name was used before."""
+        """Enter this around a step.
+
+        Raises:
+            Misuse: the name was used before. CodeChanged: another step has to come first.
+        """
+        if self.is_checked and step not in self.known and (left := self.left()) is not None:
+            raise CodeChanged(*self._run, left, step)
         return Using(self._tenure, self._used, step)
 
     async def do(self, work: Work, call: Callable[[], Awaitable[T]]) -> T:

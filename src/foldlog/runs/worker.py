@@ -15,6 +15,7 @@ from foldlog import codec
 from foldlog.envelope import Draft
 from foldlog.errors import FoldlogError, LogUnavailable, Misuse, StoreClosed
 from foldlog.kind import Key
+from foldlog.runs import schedules
 from foldlog.runs.errors import (
     RunCancelled,
     RunEnded,
@@ -26,6 +27,7 @@ from foldlog.runs.errors import (
 from foldlog.runs.functions import Durable
 from foldlog.runs.process import Look, host, process_of
 from foldlog.runs.run import InWorker, Run
+from foldlog.runs.starting import Wake
 from foldlog.store.core import core_of
 from foldlog.store.operation import outside
 from foldlog.store.payloads import encode
@@ -34,7 +36,7 @@ from foldlog.store.waiting import list_key
 from foldlog.subjects import Subject
 from foldlog_projections.runs import processes, queues, runs
 from foldlog_projections.runs.processes import Left as ProcessLeft
-from foldlog_projections.runs.queues import Added, Entry, Gone, Left, Offered, State, Ticked
+from foldlog_projections.runs.queues import Entry, Gone, Left, Offered, State, Ticked
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -46,7 +48,7 @@ _PAUSE: Final = 1.0
 """Seconds before something is tried again that the log refused or did not answer."""
 
 QUEUES: Final = queues.kind
-_decode: Final = msgspec.msgpack.Decoder(Added).decode
+_decode: Final = msgspec.msgpack.Decoder(Wake).decode
 
 
 class Worker:
@@ -197,6 +199,7 @@ class Worker:
         )
         if job is None:
             raise RunEnded(entry.session_id, entry.run, "it was removed")
+        function = self._function(job.function, job.version)
         run = Run(
             self._store,
             self._process,
@@ -208,12 +211,15 @@ class Worker:
             lease=self._lease,
             description=None,
             earlier=_nothing,
-            worker=InWorker(self._leaving, may_fail=entry.attempt >= job.attempts),
+            worker=InWorker(
+                self._leaving,
+                entry.attempt >= job.attempts,
+                job.version not in ("", function.version),
+            ),
         )
         async with run:
             if entry.attempt > job.attempts:
                 raise WorkerLost(entry.session_id, entry.run, job.attempts)
-            function = self._function(job.function, job.version)
             args, kwargs = function.loaded(codec.decode(job.arguments))
             value = await function(run, *args, **kwargs)
             await run._return(value, function.declared)
@@ -231,11 +237,17 @@ class Worker:
         while True:
             try:
                 due = await timers.due(_TIMERS_WAIT)
+                woken = [_decode(each.data) for each in due]
+                await self._say(*(each.run for each in woken if each.run is not None))
+                for each in woken:
+                    if each.schedule:
+                        await schedules.begin(self._store, each.schedule)
                 if due:
-                    await self._say(*(_decode(each.data) for each in due))
                     await timers.done(due)
-            except LogUnavailable as error:
-                _log.info("a worker waits for timers: %s", error)
+            except StoreClosed:
+                raise
+            except FoldlogError as error:
+                _log.warning("a worker tries a timer again: %s", error)
                 await asyncio.sleep(_PAUSE)
 
     async def _watch_others(self) -> None:
@@ -278,7 +290,8 @@ class Worker:
                 subject = self._core.subject_of(key)
                 if session_id is None or subject.shard == self._shard(session_id):
                     found.setdefault(subject, []).append(encode(queues.kind, each))
-        await self._core.append_drafts(*found.items())
+        if found:
+            await self._core.append_drafts(*found.items())
 
     def _shard(self, session_id: str) -> int:
         return self._core.subject(runs.kind, session_id, session_id).shard

@@ -1,0 +1,386 @@
+"""Queues as an operator sees them: what waits, who works, what failed, what begins by itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog import codec
+from foldlog.errors import Misuse, NotFound
+from foldlog.models import TaskStatus
+from foldlog.runs.functions import Durable, given_to
+from foldlog.runs.results import StepRedaction
+from foldlog.runs.schedules import first, schedules_key
+from foldlog.runs.starting import Handle, wake_at
+from foldlog.runs.tenure import Turn, decide_on_run
+from foldlog.sessions import lifecycle
+from foldlog.store.core import Capability, core_of
+from foldlog.store.operation import operation
+from foldlog.store.store import BaseStore
+from foldlog.store.waiting import list_key
+from foldlog.subjects import checked_id
+from foldlog_projections.runs import queues, schedules
+from foldlog_projections.runs.queues import Limited, State
+from foldlog_projections.runs.schedules import Scheduled, Unscheduled
+
+T = TypeVar("T")
+
+
+class Queue(NamedTuple):
+    """A queue as it stands.
+
+    Attributes:
+        name: its name.
+        waiting: how many runs wait in it.
+        oldest: since when the oldest of them waits, in UTC; None: none does.
+        held: how many of its runs workers have.
+        paused: whether none begins.
+        at_once: how many may go on at once; None: as many as workers take.
+        per_key: how many of one key; None: as many as come.
+        rate: how many may begin in `seconds`; None: as many as come.
+        seconds: see `rate`.
+    """
+
+    name: str
+    waiting: int
+    oldest: dt.datetime | None
+    held: int
+    paused: bool
+    at_once: int | None
+    per_key: int | None
+    rate: int | None
+    seconds: float
+
+
+class AtWork(NamedTuple):
+    """A worker.
+
+    Attributes:
+        process: the id of its process.
+        host, pid: where it is.
+        slots: how many runs it takes at once; 0: it ends.
+        functions: what it knows.
+        runs: what it has now: sessions and runs.
+    """
+
+    process: str
+    host: str
+    pid: int
+    slots: int
+    functions: tuple[str, ...]
+    runs: list[tuple[str, str]]
+
+
+class Gave(NamedTuple):
+    """A run that failed: its session, its id, its function and its queue, and the error."""
+
+    session_id: str
+    id: str
+    function: str
+    queue: str
+    error: str
+
+
+class Queues(Capability):
+    """The queues of a store: `store.queues`. They live as long as the store."""
+
+    def __init__(self, store: BaseStore) -> None:
+        super().__init__(core_of(store))
+        self._store = store
+        shards = range(self._core.namespace.shards)
+        self._keys = [list_key(self._core, shard, queues.kind) for shard in shards]
+
+    @operation()
+    async def all(self) -> list[Queue]:
+        """Return the queues in which something waits or goes on, or that have limits, by name.
+
+        Raises:
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        found: dict[str, Queue] = {}
+        for each in await self._read(_queues):
+            for queue in each:
+                known = found.get(queue.name)
+                found[queue.name] = queue if known is None else _sum(known, queue)
+        return [found[name] for name in sorted(found)]
+
+    @operation()
+    async def workers(self) -> list[AtWork]:
+        """Return who works, and at what.
+
+        A worker that has died stands here until another one has noticed.
+
+        Raises:
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        found: dict[str, AtWork] = {}
+        for each in await self._read(_workers):
+            for worker in each:
+                known = found.setdefault(worker.process, worker)
+                if known is not worker:
+                    known.runs.extend(worker.runs)
+        return list(found.values())
+
+    @operation()
+    async def failed(self, queue: str | None = None) -> list[Gave]:
+        """Return the runs that have failed, after their attempts, and were not sent again.
+
+        Args:
+            queue: only those of one queue. None: of all.
+
+        Raises:
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        found: list[Gave] = []
+        for entries in await self._read(lambda state: [*state.failed.values()]):
+            for each in entries:
+                if queue in (None, each.queue):
+                    tasks = await self._store.list_tasks(each.session_id)
+                    errors = [t.error or "" for t in tasks if t.task_id == each.run]
+                    of_run = each.session_id, each.run, each.function, each.queue
+                    found.append(Gave(*of_run, errors[0] if errors else ""))
+        return found
+
+    @operation(writes=True)
+    async def send_again(self, id: str, *, session_id: str | None = None) -> None:
+        """Have workers do a run again that has failed: it goes on from its first step not done.
+
+        Args:
+            id: the run's id.
+            session_id: its session. None: the session of that id.
+
+        Raises:
+            NotFound: no run of that id has failed.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; sending it again is safe.
+        """
+
+        def again(turn: Turn) -> None:
+            known = turn.run.job is not None and id in turn.made.state.saved
+            if not known or turn.made.state.brief(id).status is not TaskStatus.FAILED:
+                raise NotFound("failed run", id, "store.queues.failed() lists them")
+            lifecycle.reopen(turn.made, id)
+
+        await decide_on_run(self._core, session_id or id, checked_id(id), again)
+
+    @operation(writes=True)
+    async def limit(
+        self,
+        queue: str,
+        *,
+        at_once: int | None = None,
+        per_key: int | None = None,
+        rate: int | None = None,
+        seconds: float = 1.0,
+    ) -> None:
+        """Hold a queue to limits, over all workers, from now on; those not given fall away.
+
+        Args:
+            queue: the queue.
+            at_once: how many of its runs go on at once.
+            per_key: how many of one key: 1 for one run of one user at a time.
+            rate: how many begin in `seconds`.
+            seconds: see `rate`.
+
+        Raises:
+            Misuse: a number is below 1, or `seconds` not above 0.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; saying it again is safe.
+        """
+        for name, number in (("at_once", at_once), ("per_key", per_key), ("rate", rate)):
+            if number is not None and number < 1:
+                raise Misuse(f"{name} is 1 or more, not {number!r:.80}; pause() stops a queue")
+        if not seconds > 0:
+            raise Misuse(f"seconds is above 0, not {seconds!r:.80}")
+        await self._limit(
+            queue, at_once=at_once, per_key=per_key, rate=rate, seconds=float(seconds)
+        )
+
+    @operation(writes=True)
+    async def pause(self, queue: str) -> None:
+        """Have no run of a queue begin; those that workers have go on to their ends.
+
+        Args:
+            queue: the queue.
+
+        Raises:
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; saying it again is safe.
+        """
+        await self._limit(queue, paused=True)
+
+    @operation(writes=True)
+    async def resume(self, queue: str) -> None:
+        """Have the runs of a queue begin again.
+
+        Args:
+            queue: the queue.
+
+        Raises:
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; saying it again is safe.
+        """
+        await self._limit(queue, paused=False)
+
+    def handle(self, id: str, *, session_id: str | None = None) -> Handle[Any]:
+        """Return the handle of a run that was started, here or elsewhere.
+
+        Args:
+            id: the run's id.
+            session_id: its session. None: the session of that id.
+
+        Raises:
+            InvalidId: an id is empty.
+        """
+        return Handle(self._store, session_id or id, id)
+
+    @operation(writes=True)
+    async def schedule(
+        self,
+        name: str,
+        cron: str,
+        function: Durable[..., Any] | str,
+        /,
+        *args: Any,
+        zone: str = "UTC",
+        session_id: str = "",
+        queue: str | None = None,
+        priority: int = 0,
+        key: str = "",
+        catch_up: bool = False,
+        **kwargs: Any,
+    ) -> dt.datetime:
+        """Have runs begin by a cron line, from now on; in place of the schedule of that name.
+
+        Their ids are the name and the time: `report 2026-11-27T09:30+01:00`.
+
+        Args:
+            name: the schedule's name.
+            cron: minute, hour, day, month, weekday: "30 9 * * 1-5".
+            function: a durable function, or the name of one.
+            args, kwargs: what it takes after its run.
+            zone: the time zone of the cron line, as "Europe/Oslo".
+            session_id: the session of all of them. "": each has one of its own, of its id.
+            queue, priority, key: as for `Store.start`.
+            catch_up: whether those that an outage of a minute or longer prevented begin
+                afterwards; else they are left out.
+
+        Returns:
+            When the first one begins.
+
+        Raises:
+            Misuse: it is no cron line, or no time zone. ConfigurationError: cronsim is missing.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; saying it again is safe.
+        """
+        begins = first(cron, zone, time.time())
+        known = function if isinstance(function, Durable) else None
+        given = given_to(function, args, kwargs)
+        redaction = StepRedaction(self._core.redaction, session_id or name, name)
+        data = redaction.data("schedule", schedules.SCHEDULED, "", arguments=given.plain)
+        made = Scheduled(
+            checked_id(name, "name"),
+            cron,
+            zone,
+            known.name if known else checked_id(str(function), "function"),
+            msgspec.Raw(codec.encode(data, "arguments")),
+            session_id,
+            queue or (known.queue if known else "default"),
+            begins,
+            priority,
+            key,
+            catch_up,
+        )
+        await wake_at(self._store, begins, schedule=name)
+        await self._store.append(schedules_key(self._core), made)
+        return dt.datetime.fromtimestamp(begins, dt.UTC)
+
+    @operation(writes=True)
+    async def unschedule(self, name: str) -> None:
+        """Have no more runs begin by a schedule; fine if there is none.
+
+        Args:
+            name: the schedule's name.
+
+        Raises:
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; saying it again is safe.
+        """
+        await self._store.append(schedules_key(self._core), Unscheduled(name))
+
+    @operation()
+    async def schedules(self) -> list[Scheduled]:
+        """Return the schedules, by name; `next` is when each begins next, in Unix seconds.
+
+        Raises:
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        key = schedules_key(self._core)
+        found: dict[str, Scheduled] = await self._store.view(key, consistency="strong")
+        return [found[name] for name in sorted(found)]
+
+    async def _limit(self, queue: str, **changed: Any) -> None:
+        checked_id(queue, "queue")
+
+        def limit(state: State) -> list[Limited]:
+            known = state.limits.get(queue) or Limited(queue)
+            return [msgspec.structs.replace(known, **changed)]
+
+        for key in self._keys:
+            await self._store.decide(key, limit, copy=False)
+
+    async def _read(self, select: Callable[[State], T]) -> list[T]:
+        view = self._store.view
+        return [await view(key, select, consistency="strong") for key in self._keys]
+
+
+def _queues(state: State) -> list[Queue]:
+    names = {*state.waiting, *state.limits, *(each.queue for each in state.held.values())}
+    found = []
+    for name in names:
+        limit = state.limits.get(name) or Limited(name)
+        waits = [each.since for each in state.entries() if each.queue == name and not each.process]
+        oldest = dt.datetime.fromtimestamp(min(waits), dt.UTC) if waits else None
+        held = state.busy.get(f"queue {name}", 0)
+        found.append(
+            Queue(
+                name,
+                len(waits),
+                oldest,
+                held,
+                limit.paused,
+                limit.at_once,
+                limit.per_key,
+                limit.rate,
+                limit.seconds,
+            )
+        )
+    return found
+
+
+def _sum(one: Queue, another: Queue) -> Queue:
+    times = [each for each in (one.oldest, another.oldest) if each is not None]
+    return one._replace(
+        waiting=one.waiting + another.waiting,
+        held=one.held + another.held,
+        oldest=min(times, default=None),
+    )
+
+
+def _workers(state: State) -> list[AtWork]:
+    return [
+        AtWork(
+            process,
+            each.host,
+            each.pid,
+            each.slots,
+            each.functions,
+            [(entry.session_id, entry.run) for entry in state.of(process).values()],
+        )
+        for process, each in state.workers.items()
+    ]
