@@ -187,7 +187,8 @@ class Step(msgspec.Struct, frozen=True):
         phase: "started", "done", "failed", "retracted", "asked"; "unrecorded" if its result could
             not be recorded, "doubted" if it waits for a person who knows whether it happened,
             "asleep" while it waits for a time.
-        kind: what it is: "step", "question", "sleep", "model", "tool".
+        kind: what it is: "step", "question", "sleep", "model", "tool"; "event" if it was sent before
+            it was waited for.
         parent: the step in which it happens; "" for none.
         attempt: how often it was started.
         arguments: what it was done with, encoded; their size and digest, if they are long.
@@ -377,6 +378,8 @@ def _step(state: State, record: Any, ts: float) -> Step:
         case Slept(step, until):
             return Step(step, ts, "asleep", "sleep", until=until)
         case Answered(_, answer, by):
+            if before.phase == "retracted" and before.attempt == 0:  # it came before it was asked
+                before = replace(before, kind="event")
             seconds = max(ts - before.ts, 0.0)
             return replace(before, phase="done", seconds=seconds, result=bytes(answer), by=by)
         case Retracted(_, by):

@@ -165,7 +165,8 @@ class Run(GoesOn):
             await finished(self._release())  # it may have been taken before this was cut short
             await self._leave("new")
             raise
-        self._steps.known = tuple((await self._tenure.read()).steps)
+        steps = (await self._tenure.read()).steps
+        self._steps.known = tuple(name for name, each in steps.items() if each.kind != "event")
         self._steps.is_checked = self._worker is not None and self._worker.is_other_version
         self._orders.begin()
         self._phase = "open"

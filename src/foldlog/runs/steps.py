@@ -184,7 +184,7 @@ class Steps:
     async def result(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
         """Return the result on record as the declared type; as it is, if it needs none."""
         data = await self.data(recorded)
-        type_ = PLAIN_DATA if recorded.kind == "question" else recorded.type
+        type_ = PLAIN_DATA if recorded.kind in ("question", "event") else recorded.type
         if not type_ or (type_ == PLAIN_DATA and declared is None):
             return data
         try:

@@ -28,13 +28,14 @@ from foldlog.runs.functions import Durable
 from foldlog.runs.process import Look, host, process_of
 from foldlog.runs.run import InWorker, Run
 from foldlog.runs.starting import Wake
-from foldlog.store.core import core_of
+from foldlog.store.core import DECIDE_SECONDS, core_of
 from foldlog.store.operation import outside
 from foldlog.store.payloads import encode
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.subjects import Subject
 from foldlog_projections.runs import processes, queues, runs
+from foldlog_projections.runs.jobs import Submitted
 from foldlog_projections.runs.processes import Left as ProcessLeft
 from foldlog_projections.runs.queues import Entry, Gone, Left, Offered, State, Ticked
 
@@ -44,6 +45,7 @@ _LOOKS_EVERY: Final = 1.0
 """Seconds between two looks at the other workers."""
 
 _TIMERS_WAIT: Final = 30.0
+_SOON: Final = 0.05
 _PAUSE: Final = 1.0
 """Seconds before something is tried again that the log refused or did not answer."""
 
@@ -194,11 +196,7 @@ class Worker:
                 await asyncio.sleep(_PAUSE)  # what was not recorded is tried again
 
     async def _do(self, entry: Entry) -> None:
-        job = await self._store.view(
-            runs.kind(entry.session_id, entry.run), lambda run: run.job, consistency="strong"
-        )
-        if job is None:
-            raise RunEnded(entry.session_id, entry.run, "it was removed")
+        job = await self._job(entry)
         function = self._function(job.function, job.version)
         run = Run(
             self._store,
@@ -223,6 +221,18 @@ class Worker:
             args, kwargs = function.loaded(codec.decode(job.arguments))
             value = await function(run, *args, **kwargs)
             await run._return(value, function.declared)
+
+    async def _job(self, entry: Entry) -> Submitted:
+        """How a run was started. Its timer may have come before its record is there."""
+        key = runs.kind(entry.session_id, entry.run)
+        until = asyncio.get_running_loop().time() + DECIDE_SECONDS
+        while True:
+            found = await self._store.view(key, lambda run: run.job, consistency="strong")
+            if found is not None:
+                return found
+            if asyncio.get_running_loop().time() >= until:
+                raise RunEnded(entry.session_id, entry.run, "it was removed")
+            await asyncio.sleep(_SOON)
 
     def _function(self, name: str, version: str) -> Durable[..., Any]:
         known = self._functions[name]

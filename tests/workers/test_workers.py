@@ -1,0 +1,398 @@
+"""Runs that workers do: started anywhere, once for each id, to their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+import time
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import IdTaken, Misuse, RunCancelled, RunFailed, Worker, durable
+from foldlog.runs import Run
+from tests.conftest import OpenStore
+from tests.runs.running import Calls
+from tests.workers.working import PATIENCE, queues_are, reached
+
+
+@dataclasses.dataclass
+class Trip:
+    city: str
+    days: int = 1
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@durable
+async def doubled(run: Run, number: int, *, again: bool = False) -> int:
+    once = await run.step("once", double, number)
+    return await run.step("twice", double, once) if again else once
+
+
+@durable(name="plan a trip")
+async def plan(run: Run, trip: Trip) -> Trip:
+    return dataclasses.replace(trip, days=await run.step("days", double, trip.days))
+
+
+async def test_a_worker_does_what_was_started_and_gives_its_result(store: foldlog.Store) -> None:
+    async with Worker(store, [doubled, plan]):
+        run = await store.start(doubled, 4, again=True)
+        trip = await store.start(plan, Trip("Oslo", 2), id="oslo", session_id="ann")
+        assert await run.result(timeout=PATIENCE) == 16
+        assert await trip.result(timeout=PATIENCE) == Trip("Oslo", 4)
+    [task] = await store.list_tasks("ann")
+    assert (task.task_id, task.status.value, task.description) == (
+        "oslo",
+        "COMPLETE",
+        "plan a trip",
+    )
+
+
+async def test_what_was_started_before_there_was_a_worker_is_done_by_the_first(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    run = await (await reopen()).start("doubled", number=4)
+    assert (await run.status()).value == "PENDING"
+    async with Worker(store, [doubled]):
+        assert await run.result(timeout=PATIENCE) == 8
+
+
+async def test_the_same_id_is_the_same_run_and_other_arguments_are_refused(
+    store: foldlog.Store,
+) -> None:
+    calls = Calls()
+
+    @durable
+    async def once(run: Run, number: int) -> Any:
+        return await run.step("call", calls.giving("called", number))
+
+    async with Worker(store, [once]):
+        runs = [await store.start(once, 1, id="x") for _ in range(3)]
+        assert [await each.result(timeout=PATIENCE) for each in runs] == [1, 1, 1]
+        with pytest.raises(IdTaken):
+            await store.start(once, 2, id="x")
+    assert calls.made == ["called"]
+
+
+async def test_arguments_that_do_not_fit_are_refused_before_anything_is_stored(
+    store: foldlog.Store,
+) -> None:
+    with pytest.raises(Misuse, match="doubled was started with other arguments"):
+        await store.start(doubled, 1, 2, 3, id="x")
+    assert await store.list_tasks("x") == []
+
+
+async def test_a_function_that_raises_is_tried_and_then_stands_among_what_failed(
+    store: foldlog.Store,
+) -> None:
+    calls, is_mended = Calls(), False
+
+    @durable(attempts=2)
+    async def failing(run: Run) -> str:
+        await run.step("first", calls.giving("first"))
+        if not is_mended:
+            await run.step("second", calls.raising("second", ValueError("no")))
+        return "done"
+
+    async with Worker(store, [failing]):
+        run = await store.start(failing, id="x")
+        with pytest.raises(RunFailed, match="ValueError: no"):
+            await run.result(timeout=PATIENCE)
+        assert calls.made == ["first", "second", "second"]
+        [failed] = await store.queues.failed()
+        assert (failed.id, failed.function, failed.error) == ("x", "failing", "ValueError: no")
+        is_mended = True
+        await store.queues.send_again("x")
+        assert await run.result(timeout=PATIENCE) == "done"
+        assert await store.queues.failed() == []
+    assert calls.made == ["first", "second", "second"]
+
+
+async def test_a_question_takes_no_worker_and_its_answer_wakes_the_run(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    @durable
+    async def asking(run: Run) -> Any:
+        return await run.ask("buy", "Buy?")
+
+    async with Worker(store, [asking], slots=1):
+        runs = [await store.start(asking, id=id) for id in ("a", "b")]
+        for each in runs:
+            await reached(store, each, "PAUSED")
+        await queues_are(store, lambda state: not [*state.entries()])
+        other = await reopen()
+        for item in await other.waiting():
+            await other.answer(item.id, item.session_id)
+        assert [await each.result(timeout=PATIENCE) for each in runs] == ["a", "b"]
+
+
+async def test_a_question_that_nobody_answers_ends_with_its_default(store: foldlog.Store) -> None:
+    @durable
+    async def asking(run: Run) -> Any:
+        return await run.ask("buy", "Buy?", timeout=1.0, default="no")
+
+    async with Worker(store, [asking]):
+        run = await store.start(asking)
+        assert await run.result(timeout=PATIENCE) == "no"
+
+
+async def test_a_sleep_takes_no_worker_and_ends_at_its_time(store: foldlog.Store) -> None:
+    calls = Calls()
+
+    @durable
+    async def sleeping(run: Run) -> float:
+        await run.step("before", calls.giving("before"))
+        began = time.time()
+        await run.sleep(2.5)
+        await run.sleep(0.01, name="short")
+        return time.time() - began
+
+    began = time.time()
+    async with Worker(store, [sleeping]):
+        run = await store.start(sleeping)
+        await reached(store, run, "PAUSED")
+        await queues_are(store, lambda state: not [*state.entries()])
+        await run.result(timeout=PATIENCE)
+    assert time.time() - began >= 2.0  # not how fast, but not before its time
+    assert calls.made == ["before"]
+
+
+async def test_what_begins_later_waits_for_its_time(store: foldlog.Store) -> None:
+    with pytest.raises(Misuse, match="time zone"):
+        await store.start(doubled, 1, at=dt.datetime(2026, 1, 1))
+    async with Worker(store, [doubled]):
+        run = await store.start(doubled, 1, delay=1.0, id="x")
+        assert (await run.status()).value == "PENDING"
+        past = await store.start(doubled, 2, at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        assert await past.result(timeout=PATIENCE) == 4
+        assert await run.result(timeout=PATIENCE) == 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_what_a_run_is_sent_reaches_it_also_if_it_comes_first(
+    store: foldlog.Store, when: str
+) -> None:
+    @durable
+    async def paid(run: Run) -> Any:
+        return await run.wait_for("payment", timeout=60)
+
+    run = await store.start(paid, id="x")
+    if when == "before":
+        assert await run.send("payment", 80)
+    async with Worker(store, [paid]):
+        if when == "after":
+            await reached(store, run, "PAUSED")
+            assert await store.waiting() == []  # nobody is asked
+            assert await store.queues.handle("x").send("payment", 80)
+        assert await run.result(timeout=PATIENCE) == 80
+        assert not await run.send("payment", 90)
+
+
+async def test_children_give_their_results_and_take_no_worker_from_their_parent(
+    store: foldlog.Store,
+) -> None:
+    @durable
+    async def parent(run: Run, count: int) -> int:
+        handles = [await run.start(doubled, number) for number in range(count)]
+        return sum(await run.gather(*handles))
+
+    async with Worker(store, [parent, doubled], slots=1):
+        run = await store.start(parent, 5, id="p")
+        assert await run.result(timeout=PATIENCE) == 20
+    names = {task.task_id for task in await store.list_tasks("p")}
+    assert names == {"p", *(f"p/doubled {n}" for n in range(1, 6))}
+
+
+async def test_what_becomes_of_children_reaches_their_parent(store: foldlog.Store) -> None:
+    @durable
+    async def bad(run: Run) -> None:
+        raise ValueError("no")
+
+    @durable
+    async def waiting(run: Run) -> None:
+        await run.wait_for("never")
+
+    @durable
+    async def parent(run: Run) -> str:
+        one, two = await run.start(bad, id="bad"), await run.start(waiting, id="waits")
+        found = []
+        for each in (one, two):
+            try:
+                await run.gather(each)
+            except (RunFailed, RunCancelled) as error:
+                found.append(type(error).__name__)
+        return " ".join(found)
+
+    async with Worker(store, [parent, bad, waiting]):
+        run = await store.start(parent, id="p")
+        child = store.queues.handle("waits", session_id="p")
+        await queues_are(store, lambda state: bool(state.failed))
+        await reached(store, child, "PAUSED")
+        await child.cancel()
+        assert await run.result(timeout=PATIENCE) == "RunFailed RunCancelled"
+
+
+async def test_cancelling_a_run_cancels_what_it_has_started(store: foldlog.Store) -> None:
+    @durable
+    async def waiting(run: Run) -> None:
+        await run.sleep(hours=1)
+
+    @durable
+    async def parent(run: Run) -> None:
+        await run.gather(*[await run.start(waiting) for _ in range(3)])
+
+    async with Worker(store, [parent, waiting]):
+        run = await store.start(parent, id="p")
+        await reached(store, run, "PAUSED")
+        await run.cancel("enough")
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=PATIENCE)
+    assert {each.status.value for each in await store.list_tasks("p")} == {"CANCELLED"}
+
+
+async def test_a_pause_frees_the_worker_and_resuming_goes_on(store: foldlog.Store) -> None:
+    calls, may_go_on = Calls(), asyncio.Event()
+
+    @durable
+    async def stepping(run: Run) -> str:
+        await run.step("one", calls.giving("one"))
+        await may_go_on.wait()
+        await run.step("two", calls.giving("two"))
+        return "done"
+
+    async with Worker(store, [stepping], slots=1), store.session("x") as session:
+        run = await store.start(stepping, id="x")
+        await reached(store, run, "RUNNING")
+        await session.pause_task("x")
+        may_go_on.set()
+        await queues_are(store, lambda state: not [*state.entries()])
+        assert (await run.status()).value == "PAUSED"
+        await session.resume_task("x")
+        assert await run.result(timeout=PATIENCE) == "done"
+    assert calls.made == ["one", "two"]
+
+
+async def test_a_worker_that_stops_hands_its_runs_on_at_their_next_step(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    calls, is_there, may_end = Calls(), asyncio.Event(), asyncio.Event()
+
+    async def long(*_: Any) -> None:
+        calls.made.append("long")
+        is_there.set()
+        await may_end.wait()
+
+    @durable
+    async def stepping(run: Run) -> str:
+        await run.step("long", long)
+        await run.step("two", calls.giving("two"))
+        return "done"
+
+    run = await store.start(stepping, id="x")
+    worker = Worker(store, [stepping])
+    async with worker:
+        await is_there.wait()
+        worker.stop()
+        may_end.set()
+    assert calls.made == ["long"]
+    assert [each.waiting for each in await store.queues.all()] == [1]
+    other = await reopen()
+    async with Worker(other, [stepping]):
+        assert await run.result(timeout=PATIENCE) == "done"
+    assert calls.made == ["long", "two"]
+
+
+async def test_of_one_key_one_goes_on_at_a_time(store: foldlog.Store) -> None:
+    going, most = 0, 0
+
+    @durable(queue="users")
+    async def counted(run: Run) -> None:
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        await run.step("give way", asyncio.sleep, 0)
+        going -= 1
+
+    await store.queues.limit("users", per_key=1)
+    async with Worker(store, [counted]):
+        runs = [await store.start(counted, key="ann") for _ in range(5)]
+        for each in runs:
+            await each.result(timeout=PATIENCE)
+    assert most == 1
+
+
+async def test_a_queue_that_is_paused_begins_nothing(store: foldlog.Store) -> None:
+    await store.queues.pause("default")
+    async with Worker(store, [doubled]):
+        run = await store.start(doubled, 1)
+        await queues_are(store, lambda state: bool(state.workers) and not state.held)
+        [queue] = await store.queues.all()
+        assert (queue.waiting, queue.paused, queue.held) == (1, True, 0)
+        await store.queues.resume("default")
+        assert await run.result(timeout=PATIENCE) == 2
+
+
+async def test_a_rate_is_kept_and_what_it_holds_back_comes(store: foldlog.Store) -> None:
+    began: list[float] = []
+
+    @durable(queue="slow")
+    async def noting(run: Run) -> None:
+        began.append(time.time())
+
+    await store.queues.limit("slow", rate=2, seconds=1.0)
+    async with Worker(store, [noting]):
+        runs = [await store.start(noting) for _ in range(4)]
+        for each in runs:
+            await each.result(timeout=PATIENCE)
+    assert began[2] - began[0] > 0.9
+
+
+async def test_what_a_run_says_is_read_live_and_afterwards_at_an_offset(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    @durable
+    async def talking(run: Run) -> None:
+        await run.say("begins")
+        await run.step("tokens", tokens, run)
+        await run.wait_for("end")
+        await run.say("ends")
+
+    async def tokens(run: Run) -> None:
+        for each in ("a", "b"):
+            await run.say(each)
+
+    run = await (await reopen()).start(talking, id="x")
+    heard = []
+    async with Worker(store, [talking]):
+        async with asyncio.timeout(PATIENCE):
+            async for item in run.stream():
+                heard.append(item)
+                if item.record.data == "b":
+                    await run.send("end")
+    assert [item.record.data for item in heard] == ["begins", "a", "b", "ends"]
+    later = [item.record.data async for item in run.stream(after=heard[1].id)]
+    assert later == ["b", "ends"]
+
+
+async def test_a_session_that_is_cleared_leaves_nothing_in_a_queue(store: foldlog.Store) -> None:
+    await store.start(doubled, 1, id="x", session_id="ann")
+    await store.clear_session("ann")
+    await queues_are(store, lambda state: not [*state.entries()])
+    async with Worker(store, [doubled]):
+        run = await store.start(doubled, 2, id="x", session_id="ann")
+        assert await run.result(timeout=PATIENCE) == 4
+
+
+def test_what_is_no_durable_function_is_refused() -> None:
+    store = foldlog.memory_store()
+    with pytest.raises(Misuse, match="async def"):
+        durable(lambda run: run)  # type: ignore[arg-type, return-value]
+    with pytest.raises(Misuse, match="durable"):
+        Worker(store, [double])  # type: ignore[list-item]
+    with pytest.raises(Misuse):
+        Worker(store, [doubled], slots=0)

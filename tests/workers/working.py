@@ -1,0 +1,35 @@
+"""What the tests of workers wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import foldlog
+from foldlog.runs import Handle
+from foldlog.store.core import core_of
+from foldlog_projections import tasks
+from foldlog_projections.runs import queues
+
+PATIENCE = 20.0
+
+
+async def reached(store: foldlog.Store, run: Handle[Any], status: str) -> None:
+    """Return when a run stands there."""
+    async with asyncio.timeout(PATIENCE):
+        async with aclosing(core_of(store).advances(tasks.kind(run.session_id))) as advances:
+            async for _ in advances:
+                if (await run.status()).value == status:
+                    return
+
+
+async def queues_are(store: foldlog.Store, which: Callable[[queues.State], bool]) -> None:
+    """Return when the queues of the only shard are so."""
+    key = queues.kind(core_of(store).namespace.key_on(0, queues.kind.name))
+    async with asyncio.timeout(PATIENCE):
+        async with aclosing(core_of(store).advances(key)) as advances:
+            async for _ in advances:
+                if await store.view(key, which, consistency="strong"):
+                    return
