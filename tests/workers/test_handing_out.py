@@ -128,9 +128,9 @@ def test_what_a_dead_worker_had_goes_to_another_and_counts() -> None:
 
 def test_what_is_handed_on_counts_only_if_it_failed() -> None:
     q = Queues()
-    q.say(offer("w", 1), run("a"), Returned("s", "a"))
+    q.say(offer("w", 1), run("a"), Returned("s", "a", "w"))
     assert q.state.held[id_of("s", "a")].attempt == 1
-    q.say(Returned("s", "a", counts=True))
+    q.say(Returned("s", "a", "w", counts=True))
     assert q.state.held[id_of("s", "a")].attempt == 2
 
 
@@ -142,10 +142,15 @@ def test_what_is_added_while_a_worker_has_it_goes_on_after_it_has_left() -> None
     assert (q.has("w"), q.waits()) == ([], [])
 
 
-def test_a_wake_is_not_lost_to_a_worker_that_was_held_for_dead() -> None:
+def test_who_was_held_for_dead_takes_a_run_from_nobody() -> None:
     q = Queues()
-    q.say(offer("w", 1), run("a"), Gone("w"), run("a"), left("a"))
+    q.say(offer("w", 1), run("a"), Gone("w"), left("a", process="w"), Returned("s", "a", "w"))
     assert q.waits() == ["a"]
+    q.say(offer("x", 1), left("a", process="w"), Returned("s", "a", "w", counts=True))
+    assert q.has("x") == ["a"]
+    assert q.state.held[id_of("s", "a")].attempt == 2
+    q.say(left("a", process="x"))
+    assert [*q.state.entries()] == []
 
 
 def test_what_failed_is_listed_until_it_is_sent_again_or_removed() -> None:
@@ -167,8 +172,19 @@ RECORDS = st.one_of(
         key=st.sampled_from(["", "ann", "ben"]),
         function=st.sampled_from("fg"),
     ),
-    st.builds(left, st.sampled_from("abcdefgh"), failed=st.booleans()),
-    st.builds(Returned, st.just("s"), st.sampled_from("abcdefgh"), st.booleans()),
+    st.builds(
+        left,
+        st.sampled_from("abcdefgh"),
+        failed=st.booleans(),
+        process=st.sampled_from(["", "x", "y", "z"]),
+    ),
+    st.builds(
+        Returned,
+        st.just("s"),
+        st.sampled_from("abcdefgh"),
+        st.sampled_from("xyz"),
+        st.booleans(),
+    ),
     st.builds(offer, st.sampled_from("xyz"), st.integers(0, 3), st.sampled_from("fg")),
     st.builds(Gone, st.sampled_from("xyz")),
     st.builds(

@@ -27,7 +27,6 @@ class Submitted(msgspec.Struct, frozen=True, omit_defaults=True):
     arguments: msgspec.Raw
     digest: str
     queue: str
-    attempts: int = 1
     priority: int = 0
     key: str = ""
     begins: float = 0.0

@@ -58,18 +58,27 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`queue.left`: a run has ended, or waits for something. `failed`: for good, with an error."""
+    """`queue.left`: a run has ended, or waits for something. `failed`: for good, with an error.
+
+    `process` is who had it, and lets go: without effect where another one has it by now. "": it has
+    ended.
+    """
 
     session_id: str
     run: str
     failed: bool = False
+    process: str = ""
 
 
 class Returned(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`queue.returned`: a run goes to another worker. `counts`: as an attempt that failed."""
+    """`queue.returned`: a run goes to another worker. `counts`: as an attempt that failed.
+
+    `process` is who had it: without effect where another one has it by now.
+    """
 
     session_id: str
     run: str
+    process: str
     counts: bool = False
 
 
@@ -182,16 +191,16 @@ def _apply(state: State, record: Any, envelope: Recorded) -> State:
     match record:
         case Added():
             _add(state, record)
-        case Left(session_id, run, failed):
-            _leave(state, id_of(session_id, run), failed)
-        case Returned(session_id, run, counts):
-            _return(state, id_of(session_id, run), counts)
+        case Left(session_id, run, failed, process):
+            _leave(state, id_of(session_id, run), failed, process)
+        case Returned(session_id, run, process, counts):
+            _return(state, id_of(session_id, run), process, counts)
         case Offered(process):
             state.workers[process] = record
         case Gone(process):
             state.workers.pop(process, None)
             for id in state.of(process):
-                _return(state, id, True)
+                _return(state, id, process, True)
         case Limited(queue):
             state.limits[queue] = record
     _hand_out(state)
@@ -216,12 +225,13 @@ def _add(state: State, added: Added) -> None:
         n,
         since,
         attempt=known.attempt if known else 0,
-        again=known is not None and known.attempt > 0,  # who had it before may leave it yet
     )
     _put(state, id, entry)
 
 
-def _leave(state: State, id: str, failed: bool) -> None:
+def _leave(state: State, id: str, failed: bool, process: str) -> None:
+    if process and not _has(state, process, id):
+        return
     state.failed.pop(id, None)
     entry = _let_go(state, id) or _taken_out(state, id)
     if entry is None:
@@ -233,11 +243,16 @@ def _leave(state: State, id: str, failed: bool) -> None:
         _put(state, id, entry)
 
 
-def _return(state: State, id: str, counts: bool) -> None:
-    entry = _let_go(state, id)
+def _return(state: State, id: str, process: str, counts: bool) -> None:
+    entry = _let_go(state, id) if _has(state, process, id) else None
     if entry is not None:
         entry.attempt -= not counts
         _put(state, id, entry)
+
+
+def _has(state: State, process: str, id: str) -> bool:
+    entry = state.held.get(id)
+    return entry is not None and entry.process == process
 
 
 def _let_go(state: State, id: str) -> Entry | None:

@@ -126,6 +126,10 @@ class Run(GoesOn):
         self._open_with = (wait, restart, redo_from, description)
 
     @property
+    def _key(self) -> tuple[str, str]:
+        return self.session_id, self.name
+
+    @property
     def token(self) -> int:
         """The fencing token: greater with each owner that the run has had. 0 until it is open.
 
@@ -263,7 +267,7 @@ class Run(GoesOn):
             if is_cancelled:
                 return
             if error is not None and self._worker is not None and not self._worker.may_fail:
-                turn.queued.append(queues.Returned(self.session_id, self.name, counts=True))
+                turn.queued.append(queues.Returned(*self._key, self._process.id, counts=True))
                 return
             if self._returned is not None and error is None:
                 turn.records.append(self._returned)
@@ -287,7 +291,7 @@ class Run(GoesOn):
 
     def _let_go_for(self, turn: Turn, error: Exception, status: TaskStatus) -> None:
         """Let go of the run as it waits, or as a worker hands it on."""
-        key, job = (self.session_id, self.name), turn.run.job
+        key, job = self._key, turn.run.job
         is_waiting = bool(awaits_of(error) or waited_for(turn.run, error))
         # Somebody's order to pause stands, also when the answer has come.
         parks = status not in (TaskStatus.CANCELLED, TaskStatus.PAUSED) and (
@@ -299,9 +303,9 @@ class Run(GoesOn):
         if job is None:
             return
         if parks or status is not TaskStatus.RUNNING:
-            turn.queued.append(queues.Left(*key))
+            turn.queued.append(queues.Left(*key, process=self._process.id))
         else:
-            turn.queued.append(queues.Returned(*key))
+            turn.queued.append(queues.Returned(*key, self._process.id))
 
     async def _arm(self, error: Exception) -> None:
         """Have the run woken when the first of the times comes that it waits for."""

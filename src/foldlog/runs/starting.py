@@ -18,7 +18,7 @@ from foldlog import codec
 from foldlog.errors import IdTaken, LogTimeout, Misuse, NotFound
 from foldlog.models import SteeringEvent, SteeringEventType, TaskState, TaskStatus
 from foldlog.runs.errors import ResultMissing, RunCancelled, RunFailed, UnreadableResult
-from foldlog.runs.functions import ATTEMPTS, Durable, given_to
+from foldlog.runs.functions import Durable, given_to
 from foldlog.runs.orders import HARD
 from foldlog.runs.questions import as_record
 from foldlog.runs.results import StepRedaction, load_result
@@ -80,7 +80,6 @@ async def start(
         msgspec.Raw(codec.encode(data, "arguments")),
         given.digest,
         wanted.queue,
-        known_as.attempts if known_as else ATTEMPTS,
         wanted.priority,
         wanted.key,
         wanted.begins,

@@ -211,13 +211,13 @@ class Worker:
             earlier=_nothing,
             worker=InWorker(
                 self._leaving,
-                entry.attempt >= job.attempts,
+                entry.attempt >= function.attempts,
                 job.version not in ("", function.version),
             ),
         )
         async with run:
-            if entry.attempt > job.attempts:
-                raise WorkerLost(entry.session_id, entry.run, job.attempts)
+            if entry.attempt > function.attempts:
+                raise WorkerLost(entry.session_id, entry.run, function.attempts)
             args, kwargs = function.loaded(codec.decode(job.arguments))
             value = await function(run, *args, **kwargs)
             await run._return(value, function.declared)

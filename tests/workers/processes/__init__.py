@@ -1,0 +1,1 @@
+"""Workers in processes of their own, which are killed and frozen."""
