@@ -38,8 +38,7 @@ UNKNOWN = {
     "watch": ["bike-repair-1"],
 }
 """Commands that take an id, each with one that is not there."""
-
-MAKING = {"demo", "import", "restore", "serve"}
+MAKING = {"demo", "import", "restore", "serve", "start", "worker"}
 """Commands that make a data directory and a namespace."""
 
 NAMES = [str(each.name) for each in app.registered_commands]
@@ -86,6 +85,7 @@ def test_reading_what_is_not_there_is_an_error_and_makes_nothing(
         **UNKNOWN,
         "backup": ["copy"],
         "doctor": ["--json"],
+        "queue": ["pause", "default"],
         "sql": ["select 1"],
         "ui": ["--no-browser"],
         "verify-bundle": ["file", "--against-log"],

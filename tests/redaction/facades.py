@@ -133,6 +133,15 @@ async def _executing_what_asks(store: foldlog.Store) -> None:
             await execution.ask("question", LEAKY)
 
 
+@foldlog.durable(name="leaks")
+async def _leaking(run: Run, value: Any = None) -> Any:
+    return LEAKY
+
+
+async def _sending(store: foldlog.Store) -> None:
+    await store.queues.handle("sent").send("event", LEAKY)
+
+
 async def _answering(store: foldlog.Store) -> None:
     [item] = await store.waiting(session_id="asked")
     await store.answer(item.id, LEAKY)
@@ -193,6 +202,27 @@ RUNS: dict[str, Case] = {
         begins=True,
     ),
     "Run.ask": Case("Run.ask", {"run.asked"}, _asking, begins=True),
+    "Run.say": Case("append", {"run.said"}, _run(lambda run: run.say(LEAKY)), begins=True),
+    "Run.start": Case(
+        "Run.start",
+        {"run.submitted"},
+        _run(lambda run: run.start(_leaking, LEAKY)),
+        begins=True,
+    ),
+    "Store.start": Case(
+        "Run.start", {"run.submitted"}, lambda s: s.start(_leaking, LEAKY, id="leaks")
+    ),
+    "Run.step of the whole": Case(
+        "Run.step", {"run.returned"}, _run(lambda run: run._return(LEAKY, None)), begins=True
+    ),
+    "Handle.send": Case(
+        "Run.ask", {"run.answered"}, _sending, prepare=lambda s: s.start(_leaking, id="sent")
+    ),
+    "Queues.schedule": Case(
+        "Run.schedule",
+        {"schedule.made"},
+        lambda s: s.queues.schedule("s", "* * * * *", _leaking, LEAKY),
+    ),
     "Store.answer": Case(
         "Run.ask",
         {"run.answered"},

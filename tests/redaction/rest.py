@@ -23,6 +23,7 @@ from foldlog_projections.langgraph import langgraphitems, langgraphnamespaces
 from foldlog_projections.langgraph.langgraphitems import Deleted, Embedded, Swept, Touched
 from foldlog_projections.langgraph.langgraphnamespaces import Added
 from foldlog_projections.pydantic_ai import conversations
+from foldlog_projections.runs import jobs, queues, runs, schedules
 from foldlog_projections.scoped import scoped
 from tests.integrations.rh_agents.running import Steps
 from tests.redaction.facades import Note, checkpoint, snapshot, threads
@@ -39,6 +40,7 @@ async def everything_else(store: Store) -> None:
     await _workflows(store)
     await store.append(a2alist.kind("a2a", "@ann"), Listed("t", "c", "s"), Unlisted("t"))
     await _runs(store)
+    await _workers(store)
     await _agents(store)
     async with await store.session("rest") as session:
         await _session(session)
@@ -88,6 +90,15 @@ async def _langgraph(store: Store) -> None:
 
 async def _workflows(store: Store) -> None:
     await store.append(workflowcheckpoints.kind("rest"), CheckpointDeleted("c"))
+
+
+async def _workers(store: Store) -> None:
+    shard = queues.kind("0")
+    await store.append(shard, queues.Offered("p", 0), queues.Returned("s", "r", "p"))
+    await store.append(shard, queues.Left("s", "r"), queues.Gone("p"), queues.Ticked())
+    await store.append(shard, queues.Limited("q"), queues.Added("s", "r", "f", "q"))
+    await store.append(schedules.kind("0"), schedules.Begun("n", 1.0), schedules.Unscheduled("n"))
+    await store.append(runs.kind("rest", "sleeps"), jobs.Slept("step", 1.0))
 
 
 async def _runs(store: Store) -> None:

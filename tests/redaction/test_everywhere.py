@@ -22,7 +22,8 @@ from foldlog.integrations.rh_agents import (
     StateMetadata,
     StateSnapshot,
 )
-from foldlog.runs import Run
+from foldlog.runs import Handle, Run
+from foldlog.runs.queues import Queues
 from foldlog.scoped import ScopedReader, ScopedStore
 from foldlog.sessions import ContextPatch, Session, ShortTermMemory
 from foldlog.store.artifacts import Artifacts
@@ -102,7 +103,15 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("should_skip_event", "has_completed_event", "get_event_result", "get_artifact"),
         *("to_snapshot", "close"),
     },
-    Run: {"close", "inbox", "orders", "recorded", "steps", "usage", "usages"},
+    Run: {
+        *("close", "inbox", "orders", "recorded", "steps", "usage", "usages"),
+        *("sleep", "wait_for", "gather", "patched"),
+    },
+    Handle: {"status", "result", "cancel", "stream"},
+    Queues: {
+        *("all", "workers", "failed", "send_again", "limit", "pause", "resume"),
+        *("handle", "unschedule", "schedules"),
+    },
     AgentStates: {
         *("get_agent_state", "get_agent_states", "runtime_state", "scopes", "watch", "history"),
         *("compare", "dump_state", "revoke", "delete", "erase"),

@@ -6,8 +6,10 @@ import inspect
 
 import foldlog
 
-MOST = 70
-"""Public names of a store. A new one is a promise to users: raise this only with such a promise."""
+MOST = 72
+"""Public names of a store: 70, and `start` and `queues` of workers. A new one is a promise to
+users: raise this only with such a promise.
+"""
 
 
 def test_every_public_name_of_a_store_is_for_users() -> None:

@@ -187,8 +187,8 @@ class Step(msgspec.Struct, frozen=True):
         phase: "started", "done", "failed", "retracted", "asked"; "unrecorded" if its result could
             not be recorded, "doubted" if it waits for a person who knows whether it happened,
             "asleep" while it waits for a time.
-        kind: what it is: "step", "question", "sleep", "model", "tool"; "event" if it was sent before
-            it was waited for.
+        kind: what it is: "step", "question", "sleep", "model", "tool"; "event" if it was sent
+            before it was waited for.
         parent: the step in which it happens; "" for none.
         attempt: how often it was started.
         arguments: what it was done with, encoded; their size and digest, if they are long.

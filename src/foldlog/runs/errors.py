@@ -110,7 +110,7 @@ class RunEnded(_OfRun):
 
 
 class RunFailed(_OfRun):
-    """The run that was waited for has failed: `error` says why, as `list_tasks` has it."""
+    """The run that was waited for has failed: `error` says why."""
 
     def __init__(self, session_id: str, run: str, error: str) -> None:
         super().__init__(session_id, run, f"has failed: {error:.500}")

@@ -133,7 +133,11 @@ class GoesOn:
             args, kwargs: what it takes after its run. Names of options: bind them before.
             id: the id of the run, the same in every execution of the code. None: this run's name,
                 the function's, and a number.
-            queue, priority, key, delay, at: as for `Store.start`.
+            queue: where it waits. None: the function's own queue.
+            priority: higher ones begin first.
+            key: of one key as few go on at once as the queue allows.
+            delay: seconds until it begins. None: at once.
+            at: when it begins, with a time zone.
 
         Raises:
             RunCancelled, RunTakenOver: this run was cancelled; another owner has it.
@@ -166,8 +170,9 @@ class GoesOn:
         Raises:
             RunFailed, RunCancelled: the first of them that has no result.
             RunHandedOn: the worker lets go: do not catch it.
+            UnreadableResult: a result is not of the declared type. ResultMissing: it is gone.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             Misuse: this run is not open, or one of them is of another session.
-            Others as `Handle.result`.
         """
         self._check_open()
         for each in handles:

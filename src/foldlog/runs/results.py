@@ -74,18 +74,20 @@ class StepRedaction:
         """Return one value, given by its name, as it may be saved."""
         return self._redaction.value(f"Run.{method}", kind, self._about(step), **one)
 
-    def result(self, step: str, result: Result, declared: TypeCodec[Any] | None) -> Result:
+    def result(
+        self, step: str, result: Result, declared: TypeCodec[Any] | None, kind: str = runs.DONE
+    ) -> Result:
         """Return a result as it may be saved: its data stays of the declared type."""
         if not self._redaction:
             return result
-        data = self.data("step", runs.DONE, step, result=result.data)
+        data = self.data("step", kind, step, result=result.data)
         if declared is not None and result.type and not result.fault:
             try:
                 declared.load(data)
             except ValueError:
                 # Without its cause, which quotes the data.
                 reason = f"what it returned is no {declared.name:.80}"
-                raise RedactionFailed(runs.DONE, "Run.step", reason) from None
+                raise RedactionFailed(kind, "Run.step", reason) from None
         return result._replace(data=data, encoded=None)
 
     def message(self, step: str, error: Exception) -> str:

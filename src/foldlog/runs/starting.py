@@ -145,11 +145,16 @@ async def wake_at(
 
 
 class Handle(Generic[T]):
-    """A run that was started, for whoever started it, or `store.queues.handle` in another process.
+    """A run that was started, as `store.start` or `store.queues.handle` returns it.
 
-    Attributes:
+    Args:
+        store: an open store.
         session_id: its session.
         id: its id in the session, which is also that of its task.
+        declared: how its result is read. None: as plain data.
+
+    Raises:
+        InvalidId: an id is empty.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ from foldlog.runs.tenure import Tenure, Turn, finished
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began
 from foldlog.values import TypeCodec
-from foldlog_projections.runs import runs
+from foldlog_projections.runs import jobs, runs
 from foldlog_projections.runs.jobs import Returned
 from foldlog_projections.runs.runs import (
     Done,
@@ -316,7 +316,8 @@ class Steps:
         Raises:
             PayloadError, RedactionFailed: it cannot be recorded.
         """
-        result = self._redaction.result("", dump_result(value, declared), declared)
+        result = dump_result(value, declared)
+        result = self._redaction.result("", result, declared, jobs.RETURNED)
         encoded, blob, large = await self._kept(result)
         return Returned(encoded, result.type, blob), large
 
