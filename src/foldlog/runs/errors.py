@@ -96,9 +96,9 @@ class RunHandedOn(RunPaused):
         self, session_id: str, run: str, why: str, step: str = "", awaits: tuple[str, ...] = ()
     ) -> None:
         _OfRun.__init__(self, session_id, run, f"lets go of its worker: {why}")
-        self.step = step
-        self.question = None
-        self.awaits = awaits
+        self.step: str = step
+        self.question: Any = None
+        self.awaits: tuple[str, ...] = awaits
 
 
 class RunEnded(_OfRun):
