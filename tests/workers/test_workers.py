@@ -388,6 +388,27 @@ async def test_a_session_that_is_cleared_leaves_nothing_in_a_queue(store: foldlo
         assert await run.result(timeout=PATIENCE) == 4
 
 
+async def test_a_store_has_one_worker_at_a_time(store: foldlog.Store) -> None:
+    async with Worker(store, [doubled]) as working:
+        await queues_are(store, lambda state: bool(state.workers))
+        with pytest.raises(Misuse, match="one worker"):
+            await Worker(store, [plan]).run()
+        working.stop()
+    async with Worker(store, [plan]):
+        run = await store.start(plan, Trip("Oslo"))
+        assert await run.result(timeout=PATIENCE) == Trip("Oslo", 2)
+
+
+async def test_a_store_that_is_closed_ends_its_worker(reopen: OpenStore) -> None:
+    store = await reopen()
+    working = asyncio.create_task(Worker(store, [doubled]).run())
+    await queues_are(store, lambda state: bool(state.workers))
+    await store.close()
+    with pytest.raises(foldlog.StoreClosed):
+        async with asyncio.timeout(PATIENCE):
+            await working
+
+
 def test_what_is_no_durable_function_is_refused() -> None:
     store = foldlog.memory_store()
     with pytest.raises(Misuse, match="async def"):

@@ -13,7 +13,7 @@ from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json, print_nothing, printable, table
 
 if TYPE_CHECKING:
-    from foldlog.runs.queues import AtWork, Gave, Queue
+    from foldlog.runs.queues import AtWork, FailedRun, Queue
     from foldlog_projections.runs.schedules import Scheduled
 
 
@@ -83,7 +83,7 @@ def _show_schedules(found: list[Scheduled]) -> None:
     console().print(shown)
 
 
-def _show_failed(found: list[Gave]) -> None:
+def _show_failed(found: list[FailedRun]) -> None:
     shown = table("failed run", "session", "function", "error")
     for each in found:
         shown.add_row(*map(printable, (each.id, each.session_id, each.function, each.error)))

@@ -17,16 +17,21 @@ from foldlog.runs.errors import (
     WorkerLost,
 )
 from foldlog.runs.functions import Durable, durable
+from foldlog.runs.queues import AtWork, FailedRun, Queue, Queues
 from foldlog.runs.run import Run
 from foldlog.runs.starting import Handle
 from foldlog.runs.worker import Worker
 from foldlog_projections.runs.runs import Step, Usage
 
 __all__ = [
+    "AtWork",
     "CodeChanged",
     "Durable",
+    "FailedRun",
     "Handle",
     "QuestionExpired",
+    "Queue",
+    "Queues",
     "ResultMissing",
     "Run",
     "RunBusy",

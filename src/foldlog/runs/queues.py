@@ -42,7 +42,7 @@ class Queue(NamedTuple):
         at_once: how many may go on at once; None: as many as workers take.
         per_key: how many of one key; None: as many as come.
         rate: how many may begin in `seconds`; None: as many as come.
-        seconds: see `rate`.
+        seconds: the time in which `rate` counts.
     """
 
     name: str
@@ -60,8 +60,9 @@ class AtWork(NamedTuple):
     """A worker.
 
     Attributes:
-        process: the id of its process.
-        host, pid: where it is.
+        process: the id under which it says that it lives.
+        host: the name of its machine.
+        pid: its process there.
         slots: how many runs it takes at once; 0: it ends.
         functions: what it knows.
         runs: what it has now: sessions and runs.
@@ -75,8 +76,16 @@ class AtWork(NamedTuple):
     runs: list[tuple[str, str]]
 
 
-class Gave(NamedTuple):
-    """A run that failed: its session, its id, its function and its queue, and the error."""
+class FailedRun(NamedTuple):
+    """A run that has failed.
+
+    Attributes:
+        session_id: its session.
+        id: its id there.
+        function: what it did.
+        queue: where it waited.
+        error: why it has failed.
+    """
 
     session_id: str
     id: str
@@ -126,7 +135,7 @@ class Queues(Capability):
         return list(found.values())
 
     @operation()
-    async def failed(self, queue: str | None = None) -> list[Gave]:
+    async def failed(self, queue: str | None = None) -> list[FailedRun]:
         """Return the runs that have failed, after their attempts, and were not sent again.
 
         Args:
@@ -135,14 +144,14 @@ class Queues(Capability):
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        found: list[Gave] = []
+        found: list[FailedRun] = []
         for entries in await self._read(lambda state: [*state.failed.values()]):
             for each in entries:
                 if queue in (None, each.queue):
                     tasks = await self._store.list_tasks(each.session_id)
                     errors = [t.error or "" for t in tasks if t.task_id == each.run]
                     of_run = each.session_id, each.run, each.function, each.queue
-                    found.append(Gave(*of_run, errors[0] if errors else ""))
+                    found.append(FailedRun(*of_run, errors[0] if errors else ""))
         return found
 
     @operation(writes=True)
@@ -184,7 +193,7 @@ class Queues(Capability):
             at_once: how many of its runs go on at once.
             per_key: how many of one key: 1 for one run of one user at a time.
             rate: how many begin in `seconds`.
-            seconds: see `rate`.
+            seconds: the time in which `rate` counts.
 
         Raises:
             Misuse: a number is below 1, or `seconds` not above 0.
@@ -264,7 +273,7 @@ class Queues(Capability):
             function: a durable function, or the name of one.
             args, kwargs: what it takes after its run.
             zone: the time zone of the cron line, as "Europe/Oslo".
-            session_id: the session of all of them. "": each has one of its own, of its id.
+            session_id: the session of all of them. "": each has a session of its id.
             queue, priority, key: as for `Store.start`.
             catch_up: whether those that an outage of a minute or longer prevented begin
                 afterwards; else they are left out.

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Self
+from weakref import WeakSet
 
 import msgspec
 
@@ -25,7 +26,7 @@ from foldlog.runs.errors import (
     consists_of,
 )
 from foldlog.runs.functions import Durable
-from foldlog.runs.process import Look, host, process_of
+from foldlog.runs.process import Look, Process, host, process_of
 from foldlog.runs.run import InWorker, Run
 from foldlog.runs.starting import Wake
 from foldlog.store.core import DECIDE_SECONDS, core_of
@@ -50,6 +51,7 @@ _PAUSE: Final = 1.0
 """Seconds before something is tried again that the log refused or did not answer."""
 
 QUEUES: Final = queues.kind
+_working: Final[WeakSet[Process]] = WeakSet()
 _decode: Final = msgspec.msgpack.Decoder(Wake).decode
 
 
@@ -120,23 +122,51 @@ class Worker:
         """Work until `stop`. It waits out an outage of the log.
 
         Raises:
+            Misuse: another worker works on this store.
             LogCorrupt, StoreClosed: the queues cannot be read, or the store is closed.
         """
-        await self._patiently(lambda: self._process.hold(self._lease))
+        if self._process in _working:
+            raise Misuse(
+                "one worker works on a store: give it all functions, or open another store"
+            )
+        _working.add(self._process)
+        try:
+            await self._patiently(lambda: self._process.hold(self._lease))
+            try:
+                await self._work_on()
+            finally:
+                self._process.let_go(self._lease)
+        finally:
+            _working.discard(self._process)
+
+    async def _work_on(self) -> None:
         try:
             await self._patiently(lambda: self._offer(self._slots))
-            async with asyncio.TaskGroup() as group:
-                going = [group.create_task(self._follow(key)) for key in self._keys]
-                going += [group.create_task(each) for each in (self._wake(), self._watch_others())]
-                await self._leaving.wait()
+            going = [
+                asyncio.create_task(each, name="foldlog worker")
+                for each in (
+                    *map(self._follow, self._keys),
+                    self._wake(),
+                    self._watch_others(),
+                    self._left(),
+                )
+            ]
+            try:
+                ended, _ = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+                for each in ended:
+                    each.result()  # raises what ended it, unless it was told to stop
+            finally:
                 for each in going:
                     each.cancel()
+                await asyncio.wait(going)
             await self._patiently(lambda: self._offer(0))
         finally:
             if self._working:
                 await self._finish()
-            self._process.let_go(self._lease)
         await self._patiently(lambda: self._say(Gone(self._process.id)))
+
+    async def _left(self) -> None:
+        await self._leaving.wait()
 
     async def _finish(self) -> None:
         """Wait for what is under way; where this is being cancelled, cancel it."""
