@@ -14,7 +14,7 @@ import msgspec
 
 from foldlog import codec
 from foldlog.envelope import Draft
-from foldlog.errors import FoldlogError, LogUnavailable, Misuse, StoreClosed
+from foldlog.errors import FoldlogError, LogCorrupt, Misuse, StoreClosed
 from foldlog.kind import Key
 from foldlog.runs import schedules
 from foldlog.runs.errors import (
@@ -186,8 +186,10 @@ class Worker:
                 async with aclosing(self._core.advances(key)) as advances:
                     async for _ in advances:
                         await self._take(key)
-            except LogUnavailable as error:
-                _log.info("a worker waits for the log: %s", error)
+            except (StoreClosed, LogCorrupt):
+                raise
+            except FoldlogError as error:
+                _log.warning("a worker waits for its queues: %s", error)
                 await asyncio.sleep(_PAUSE)
 
     async def _take(self, key: Key[State]) -> None:
@@ -284,7 +286,7 @@ class Worker:
                         await schedules.begin(self._store, each.schedule)
                 if due:
                     await timers.done(due)
-            except StoreClosed:
+            except (StoreClosed, LogCorrupt):
                 raise
             except FoldlogError as error:
                 _log.warning("a worker tries a timer again: %s", error)
@@ -298,8 +300,10 @@ class Worker:
                 for key in self._keys:
                     known = await self._store.view(key, lambda state: list(state.workers))
                     await asyncio.gather(*(self._look_at(each) for each in known))
-            except LogUnavailable as error:
-                _log.info("a worker cannot look at the others: %s", error)
+            except (StoreClosed, LogCorrupt):
+                raise
+            except FoldlogError as error:
+                _log.warning("a worker cannot look at the others: %s", error)
 
     async def _look_at(self, process: str) -> None:
         if process == self._process.id:

@@ -264,17 +264,16 @@ async def decide_drafts(
     consistency: Consistency = "strong" if staged else "session"
     if block is not None:
         block.is_decided = True
-    read, proven = dict[Key[Any], At](), set[Key[Any]]()
+    read, wanted = dict[Key[Any], At](), list(keys)
+    unproven = set[Key[Any]]()
     while True:
         began = time.monotonic()
-        wanted = [key for key in keys if key not in proven]
-        reading = [core.read_at(key, consistency=consistency, staged=staged) for key in wanted]
-        found = [await reading[0]] if len(reading) == 1 else await asyncio.gather(*reading)
-        read |= {key: At(*at) for key, at in zip(wanted, found, strict=True)}
+        for key in wanted:  # one after the other: a later key is never older than one before it
+            read[key] = At(*await core.read_at(key, consistency=consistency, staged=staged))
         # No await from here on: a view may go on while others read, and its head with it.
         heads = {key: read[key].head for key in keys}
         folds = {key: read[key].folded for key in keys}
-        unproven = set[Key[Any]]()
+        unproven -= set(wanted)
         if consistency != "strong":
             looked = core.hot_views.looked_since
             unproven = {k for k in keys if not looked(k.kind, core.subject_of(k), began)}
@@ -285,11 +284,12 @@ async def decide_drafts(
                 raise
             decided = {}
         consistency = "strong"
-        unproven -= decided.keys()
-        if unproven:  # nothing would prove what was read of them
-            proven = {*keys} - unproven if decided else set()
+        stale = unproven - decided.keys()  # what is decided proves itself; these, nothing would
+        if stale:
+            first = min(keys.index(key) for key in stale)
+            wanted = [key for key in keys[first:] if key not in decided]
             continue
-        proven = set()
+        wanted, unproven = list(keys), set()
         if block is not None:
             for key, each in decided.items():
                 if key in heads:

@@ -251,4 +251,4 @@ if __name__ == "__main__":
         )
         sys.stderr.write(f"{time.monotonic() - began:.0f} s {dict(found.counts)}\n")
         for each in found.broken:
-            sys.stderr.write(f"BROKEN {each:.600}\n")
+            sys.stderr.write(f"BROKEN {each:.1800}\n")
