@@ -27,6 +27,7 @@ from tests.faults.storms.races import resume_races
 from tests.faults.storms.saves import contended_saves
 from tests.faults.storms.server import server_kills
 from tests.runs.processes.storm import run_kills
+from tests.workers.processes.storm import worker_kills, worker_kills_on_three
 
 
 class Storm(NamedTuple):
@@ -48,6 +49,8 @@ STORMS = {
     "archive-steps": Storm(lambda path, size, seed: archiver_steps(path, size, seed=seed), 1),
     "clearings": Storm(clearings, 1000),
     "runs": Storm(run_kills, 1000),
+    "workers": Storm(worker_kills, 2000),
+    "workers-on-three": Storm(worker_kills_on_three, 2000),
     "frozen": Storm(lambda path, size, seed: frozen(size, seed), 10),
 }
 

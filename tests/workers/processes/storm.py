@@ -1,7 +1,4 @@
-"""Many runs over some workers that are killed, frozen and stopped; what became of each.
-
-`python -m tests.workers.processes.storm RUNS KILLS FREEZES SERVER_KILLS SEED` has one.
-"""
+"""Many runs over some workers that are killed, frozen and stopped; what became of each."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import asyncio
 import os
 import random
 import signal
-import sys
-import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import foldlog
 from foldlog import AlreadyAnswered, FoldlogError, LogUnavailable, NotWaiting, kinds
@@ -22,6 +19,9 @@ from foldlog.models import Waiting, WaitingKind
 from foldlog.sessions import IllegalTransition
 from foldlog.store.core import core_of
 from foldlog_projections.runs.runs import Opened, Started
+from tests.faults.checker import Violation
+from tests.faults.storms.figures import Figures
+from tests.support.cluster import LocalCluster
 from tests.support.stores import fresh_namespace
 from tests.support.workers import StartWorker, Worker, starting
 from tests.workers.processes.worker import LEASE, STEPS
@@ -41,6 +41,7 @@ class Storm:
         self.chance = random.Random(seed)
         self.counts = Counter[str]()
         self.broken: list[str] = []
+        self.kill_server: Callable[[], Awaitable[None]] | None = None
         self._workers: list[Worker] = []
         self._thawing: list[asyncio.Task[None]] = []
 
@@ -89,9 +90,12 @@ class Storm:
                 self._workers[n] = await self._begun()
             elif blow == "freeze":
                 self._freeze(self._workers[n])
+            elif self.kill_server is not None:
+                await self.kill_server()
             else:
                 server = core_of(self.store).backend.server
                 assert server is not None
+                assert server.pid is not None
                 with suppress(ProcessLookupError):
                     os.kill(server.pid, signal.SIGKILL)
 
@@ -219,36 +223,70 @@ async def storm(
     server_kills: int = 0,
     seed: int = 1,
     seconds: float = 120.0,
+    kill_server: Callable[[], Awaitable[None]] | None = None,
 ) -> Storm:
-    """Have a storm at a URL or in a data directory. `effects` is a directory."""
+    """Have a storm at a URL or in a data directory. `effects` is a directory.
+
+    `kill_server` kills one, and has it come back. None: it is the embedded one.
+    """
     namespace = fresh_namespace()
     args = (where, namespace, effects)
-    kept = {"url": where} if "://" in where else {"path": where}
+    kept: dict[str, Any] = {"url": where} if "://" in where else {"path": where}
     async with (
         foldlog.connect(**kept, namespace=namespace) as store,
         starting(Path(__file__).with_name("worker.py"), *args) as start,
     ):
         found = Storm(store, effects, runs, seed)
+        found.kill_server = kill_server
         await found.run(start, kills, freezes, server_kills, seconds)
     return found
 
 
-if __name__ == "__main__":
-    runs, kills, freezes, server_kills, seed = map(int, sys.argv[1:6])
-    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as effects:
-        began = time.monotonic()
-        found = asyncio.run(
-            storm(
-                sys.argv[6] if len(sys.argv) > 6 else directory,
-                Path(effects),
-                runs=runs,
-                kills=kills,
-                freezes=freezes,
-                server_kills=server_kills,
-                seed=seed,
-                seconds=max(60.0, float(runs)),
-            )
+async def worker_kills(directory: Path, runs: int, seed: int) -> Figures:
+    """So many runs on an embedded server, with a kill for twenty of them."""
+    effects = _made(directory.with_name("effects"))
+    blows = {"kills": runs // 20, "freezes": runs // 100, "server_kills": runs // 200}
+    found = await storm(
+        str(_made(directory)), effects, runs=runs, seed=seed, seconds=_patience(runs), **blows
+    )
+    return _figures("workers", found)
+
+
+async def worker_kills_on_three(directory: Path, runs: int, seed: int) -> Figures:
+    """The same on three nodes, one of which is killed at a time."""
+    effects = _made(directory)
+    async with LocalCluster() as cluster:
+
+        async def kill_a_node() -> None:
+            node = random.Random(time.monotonic_ns()).randrange(3)
+            await cluster.kill(node)
+            await asyncio.sleep(5)
+            await cluster.start(node)
+
+        blows = {"kills": runs // 20, "freezes": runs // 100, "server_kills": runs // 200}
+        found = await storm(
+            ",".join(cluster.urls),
+            effects,
+            runs=runs,
+            seed=seed,
+            seconds=_patience(runs),
+            kill_server=kill_a_node,
+            **blows,
         )
-        sys.stderr.write(f"{time.monotonic() - began:.0f} s {dict(found.counts)}\n")
-        for each in found.broken:
-            sys.stderr.write(f"BROKEN {each:.1800}\n")
+    return _figures("workers on three nodes", found)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+def _patience(runs: int) -> float:
+    return max(120.0, 1.5 * runs)
+
+
+def _figures(what: str, found: Storm) -> Figures:
+    figures = Figures(f"processes of {what}")
+    figures.counts += found.counts
+    figures.broken += [Violation("worker", each) for each in found.broken]
+    return figures

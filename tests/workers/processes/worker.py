@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 # Run as a script, so that a worker costs one interpreter and no pytest.
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -57,7 +58,7 @@ async def job(run: Run, seconds: float) -> str:
 
 
 async def main(where: str, namespace: str) -> None:
-    kept = {"url": where} if "://" in where else {"path": where}
+    kept: dict[str, Any] = {"url": where} if "://" in where else {"path": where}
     async with foldlog.connect(**kept, namespace=namespace) as store:
         worker = foldlog.Worker(store, [job, child], slots=32, lease=LEASE)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
