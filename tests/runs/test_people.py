@@ -11,12 +11,22 @@ import foldlog
 from foldlog import AlreadyAnswered, LogUnavailable, WaitingExpired
 from foldlog.models import SteeringEventType, TaskStatus
 from foldlog.runs import QuestionExpired, RunCancelled, RunPaused, StepUnknown
+from foldlog.runs.orders import Orders
 from foldlog.runs.tenure import Tenure
 from tests.runs.running import Calls, R, S, begun, die_in, next_waiting, status, steer
 
 
-async def test_cancel_lets_the_step_in_flight_end_and_no_other_begin(store: foldlog.Store) -> None:
-    calls, go_on = Calls(), asyncio.Event()
+async def test_cancel_lets_the_step_in_flight_end_and_no_other_begin(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, go_on, is_seen = Calls(), asyncio.Event(), asyncio.Event()
+    look = Orders._cancel_hard
+
+    async def looked(self: Orders) -> None:
+        await look(self)
+        is_seen.set()
+
+    monkeypatch.setattr(Orders, "_cancel_hard", looked)
 
     async def slow() -> str:
         await go_on.wait()
@@ -27,6 +37,7 @@ async def test_cancel_lets_the_step_in_flight_end_and_no_other_begin(store: fold
             flying = asyncio.ensure_future(run.step("slow", slow))
             await begun(store)
             await steer(store, SteeringEventType.CANCEL, reason="too dear")
+            await is_seen.wait()  # while the step is under way: only a hard one ends it
             go_on.set()
             assert await flying == "done"
             assert [each.phase for each in await run.steps()] == ["done"]
