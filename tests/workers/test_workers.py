@@ -237,6 +237,42 @@ async def test_what_becomes_of_children_reaches_their_parent(store: foldlog.Stor
         assert await run.result(timeout=PATIENCE) == "RunFailed RunCancelled"
 
 
+async def test_a_child_that_is_cancelled_fails_a_parent_that_does_not_expect_it(
+    store: foldlog.Store,
+) -> None:
+    @durable
+    async def waiting(run: Run) -> None:
+        await run.wait_for("never")
+
+    @durable(attempts=2)
+    async def parent(run: Run) -> None:
+        await run.gather(await run.start(waiting, id="child"))
+
+    async with Worker(store, [parent, waiting]):
+        run = await store.start(parent, id="p")
+        await reached(store, run, "PAUSED")
+        await store.queues.handle("child", session_id="p").cancel()
+        with pytest.raises(RunFailed, match="RunCancelled: run 'child'"):
+            await run.result(timeout=PATIENCE)
+
+
+async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
+    store: foldlog.Store,
+) -> None:
+    calls = Calls()
+
+    @durable(attempts=2)
+    async def cancelled(run: Run) -> None:
+        calls.made.append("called")
+        raise asyncio.CancelledError
+
+    async with Worker(store, [cancelled]):
+        run = await store.start(cancelled, id="x")
+        with pytest.raises(RunFailed, match="WorkerLost"):
+            await run.result(timeout=PATIENCE)
+    assert len(calls.made) == 2
+
+
 async def test_cancelling_a_run_cancels_what_it_has_started(store: foldlog.Store) -> None:
     @durable
     async def waiting(run: Run) -> None:

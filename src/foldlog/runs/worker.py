@@ -38,7 +38,15 @@ from foldlog.subjects import Subject
 from foldlog_projections.runs import processes, queues, runs
 from foldlog_projections.runs.jobs import Submitted
 from foldlog_projections.runs.processes import Left as ProcessLeft
-from foldlog_projections.runs.queues import Entry, Gone, Left, Offered, State, Ticked
+from foldlog_projections.runs.queues import (
+    Entry,
+    Gone,
+    Left,
+    Offered,
+    Returned,
+    State,
+    Ticked,
+)
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -101,6 +109,7 @@ class Worker:
         self._leaving = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._working: dict[str, asyncio.Task[None]] = {}
+        self._ticking: asyncio.Task[None] | None = None
         self._looks: dict[str, Look] = {}
         shards = range(self._core.namespace.shards)
         self._keys = [list_key(self._core, shard, QUEUES) for shard in shards]
@@ -156,9 +165,10 @@ class Worker:
                 for each in ended:
                     each.result()  # raises what ended it, unless it was told to stop
             finally:
-                for each in going:
+                ending = going if self._ticking is None else [*going, self._ticking]
+                for each in ending:
                     each.cancel()
-                await asyncio.wait(going)
+                await asyncio.wait(ending)
             await self._patiently(lambda: self._offer(0))
         finally:
             if self._working:
@@ -194,14 +204,16 @@ class Worker:
 
     async def _take(self, key: Key[State]) -> None:
         mine, is_known, due_at, now = await self._store.view(key, self._seen)
+        if self._leaving.is_set():
+            return  # others get what it was given by now
         for id, entry in mine.items():
             if id not in self._working:
                 work = self._work(key, id, entry)
                 self._working[id] = asyncio.create_task(work, name=f"foldlog run {entry.run}")
         if not is_known:  # it was held for dead
             await self._offer(self._slots)
-        if due_at is not None:
-            asyncio.get_running_loop().call_later(max(due_at - now, 0.0), self._tick, key)
+        if due_at is not None and self._ticking is None:
+            self._ticking = asyncio.create_task(self._tick(due_at - now), name="foldlog queue")
 
     def _seen(self, state: State) -> tuple[dict[str, Entry], bool, float | None, float]:
         id = self._process.id
@@ -218,10 +230,20 @@ class Worker:
     async def _done(self, entry: Entry) -> None:
         try:
             await self._do(entry)
-        except (RunEnded, RunCancelled):
-            await self._patiently(lambda: self._say(Left(entry.session_id, entry.run)))
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():
+                raise
+            _log.warning(
+                "run %s of session %s was cancelled from within", entry.run, entry.session_id
+            )
+            again = Returned(entry.session_id, entry.run, self._process.id, counts=True)
+            await self._patiently(lambda: self._say(again))
         except Exception as error:  # noqa: BLE001 - the run's own: it is on record
             if consists_of(error, RunPaused, StepUnknown):
+                return
+            if isinstance(error, RunEnded | RunCancelled) and _is_of(error, entry):
+                await self._patiently(lambda: self._say(Left(entry.session_id, entry.run)))
                 return
             _log.warning("run %s of session %s: %r", entry.run, entry.session_id, error)
             if isinstance(error, FoldlogError):
@@ -315,11 +337,13 @@ class Worker:
             await self._say(Gone(process))
             self._looks.pop(process, None)
 
-    def _tick(self, key: Key[State]) -> None:
-        if not self._leaving.is_set():
-            task = asyncio.create_task(self._patiently(lambda: self._say(Ticked())))
-            self._working.setdefault(f"tick {id(task)}", task)
-            task.add_done_callback(lambda each: self._working.pop(f"tick {id(each)}", None))
+    async def _tick(self, seconds: float) -> None:
+        """Have begin what a rate has held back."""
+        try:
+            await asyncio.sleep(max(seconds, 0.0))
+        finally:
+            self._ticking = None  # what comes of it says when the next may begin
+        await self._patiently(lambda: self._say(Ticked()))
 
     async def _offer(self, slots: int) -> None:
         functions, process = tuple(self._functions), self._process
@@ -349,6 +373,11 @@ class Worker:
             except FoldlogError as error:
                 _log.warning("a worker tries again: %s", error)
                 await asyncio.sleep(_PAUSE)
+
+
+def _is_of(error: RunEnded | RunCancelled, entry: Entry) -> bool:
+    """Whether an error is of this run, and not of one that it waits for."""
+    return (error.session_id, error.run) == (entry.session_id, entry.run)
 
 
 async def _nothing() -> None:
