@@ -1,4 +1,4 @@
-"""An agent that goes on where it was when its pod was killed: replace `count` by your steps."""
+"""A worker: another pod goes on with what one did that was killed. Replace `count_up` by yours."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ async def count(number: int) -> int:
     return number + 1
 
 
-async def work() -> None:
-    """Go on with the run at the first step that has no recorded end."""
-    async with foldlog.connect() as store, store.run(RUN) as run:
-        number = 0
-        while number < 1000:
-            # Safe to repeat: a step that has an effect outside is confirmed or retracted instead.
-            number = await run.step(f"count-{number}", count, number, repeatable=True)
-    await asyncio.Event().wait()  # all is done; Kubernetes would start it again
+@foldlog.durable
+async def count_up(run: foldlog.Run, upto: int) -> int:
+    """A function of your own: it goes on at the first step that has no recorded end."""
+    number = 0
+    while number < upto:
+        # Safe to repeat: a step that has an effect outside is confirmed or retracted instead.
+        number = await run.step(f"count-{number}", count, number, repeatable=True)
+    return number
 
 
 async def main() -> None:
-    """Work until Kubernetes ends the pod."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):  # foldlog's image asks for the first
-        loop.add_signal_handler(number, task.cancel)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(beat())
-        await work()
+    """Work until Kubernetes ends the pod: its runs are then handed on to other pods."""
+    async with foldlog.connect() as store:
+        worker = foldlog.Worker(store, [count_up])
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):  # foldlog's image asks for the first
+            loop.add_signal_handler(number, worker.stop)
+        await store.start(count_up, 1000, id=RUN)  # the same run, however often it is started
+        beating = asyncio.create_task(beat())
+        try:
+            await worker.run()
+        finally:
+            beating.cancel()
 
 
 if __name__ == "__main__":
-    try:
-        asyncio.run(main())
-    except asyncio.CancelledError:
-        print("ended", flush=True)
+    asyncio.run(main())
