@@ -33,17 +33,18 @@ class Sleeping:
         await self._orders.obeyed()
         step = await self._tenure.step(name)
         if step is None or step.phase not in ("asleep", "done"):
-            until = time.time() + seconds
+            began = time.time()
+            until = began + seconds
             await self._tenure.write(*self._orders.looked(), Slept(name, until))
         else:
-            until = step.until
+            began, until = step.ts, step.until
         while (left := until - time.time()) > 0:
             if self._orders.in_worker and left > SHORT:
                 raise self._orders.handed_on("it sleeps", name)
             await self._orders.moved(min(left, _LOOKS_EVERY))
             await self._orders.obeyed()
         if step is None or step.phase != "done":
-            await self._tenure.write(Done(name))
+            await self._tenure.write(Done(name, max(time.time() - began, 0.0)))
 
     async def ended(self, names: Iterable[str]) -> None:
         """Return when all of these runs of the session have ended.
