@@ -212,8 +212,8 @@ class Store(BaseStore):
         Args:
             function: a durable function; or the name of one, where its code is not at hand, with
                 its arguments by name.
-            args, kwargs: what it takes after its run. Names of options of this method: bind them
-                before, as in `functools.partial`.
+            args: what it takes after its run.
+            kwargs: the same, by name. Names of options of this method: give by position.
             id: the run's id in its session. None: a new one.
             session_id: the session. None: a session of that id.
             queue: where it waits for a worker. None: the function's own.

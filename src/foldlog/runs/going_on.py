@@ -61,7 +61,10 @@ class GoesOn:
         of the run, and the log's server wakes it.
 
         Args:
-            seconds, minutes, hours, days: how long, in sum.
+            seconds: how long. All of these are added.
+            minutes: how long.
+            hours: how long.
+            days: how long.
             name: the sleep's name, the same in every execution of the code. None: its number.
 
         Raises:
@@ -130,7 +133,8 @@ class GoesOn:
 
         Args:
             function: a durable function, or the name of one.
-            args, kwargs: what it takes after its run. Names of options: bind them before.
+            args: what it takes after its run.
+            kwargs: the same, by name. Names of options of this method: bind them before.
             id: the id of the run, the same in every execution of the code. None: this run's name,
                 the function's, and a number.
             queue: where it waits. None: the function's own queue.

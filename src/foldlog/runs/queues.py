@@ -271,10 +271,13 @@ class Queues(Capability):
             name: the schedule's name.
             cron: minute, hour, day, month, weekday: "30 9 * * 1-5".
             function: a durable function, or the name of one.
-            args, kwargs: what it takes after its run.
+            args: what it takes after its run.
+            kwargs: the same, by name.
             zone: the time zone of the cron line, as "Europe/Oslo".
             session_id: the session of all of them. "": each has a session of its id.
-            queue, priority, key: as for `Store.start`.
+            queue: where they wait. None: the function's own queue.
+            priority: higher ones begin first.
+            key: of one key as few go on at once as the queue allows.
             catch_up: whether those that an outage of a minute or longer prevented begin
                 afterwards; else they are left out.
 
