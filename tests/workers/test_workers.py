@@ -13,6 +13,7 @@ import pytest
 import foldlog
 from foldlog import IdTaken, Misuse, RunCancelled, RunFailed, Worker, durable
 from foldlog.runs import Run
+from foldlog.store.core import core_of
 from tests.conftest import OpenStore
 from tests.runs.running import Calls
 from tests.workers.working import PATIENCE, queues_are, reached
@@ -141,7 +142,9 @@ async def test_a_question_that_nobody_answers_ends_with_its_default(store: foldl
         assert await run.result(timeout=PATIENCE) == "no"
 
 
-async def test_a_sleep_takes_no_worker_and_ends_at_its_time(store: foldlog.Store) -> None:
+async def test_a_sleep_takes_no_worker_and_ends_at_its_time(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
     calls = Calls()
 
     @durable
@@ -154,7 +157,7 @@ async def test_a_sleep_takes_no_worker_and_ends_at_its_time(store: foldlog.Store
 
     began = time.time()
     async with Worker(store, [sleeping]):
-        run = await store.start(sleeping)
+        run = await (await reopen()).start(sleeping, id="x")
         await reached(store, run, "PAUSED")
         await queues_are(store, lambda state: not [*state.entries()])
         await run.result(timeout=PATIENCE)
@@ -453,3 +456,30 @@ def test_what_is_no_durable_function_is_refused() -> None:
         Worker(store, [double])  # type: ignore[list-item]
     with pytest.raises(Misuse):
         Worker(store, [doubled], slots=0)
+
+
+async def test_a_run_that_waits_is_in_no_memory_of_its_worker(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    @durable
+    async def waiting(run: Run) -> None:
+        await run.step("one", double, 1)
+        await run.wait_for("never")
+
+    def views() -> int:
+        return sum(1 for _ in core_of(store).hot_views._hot)
+
+    other = await reopen()
+    async with Worker(store, [waiting]):
+        counts = []
+        for id in ("a", "b", "c"):
+            await reached(other, await other.start(waiting, id=id), "PAUSED")
+            while is_busy(id):
+                await asyncio.sleep(0)
+            counts.append(views())
+    assert counts[0] == counts[1] == counts[2]
+
+
+def is_busy(id: str) -> bool:
+    """Whether a worker has not let go yet of a run."""
+    return any(task.get_name() == f"foldlog run {id}" for task in asyncio.all_tasks())

@@ -35,6 +35,7 @@ from foldlog.store.payloads import encode
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.subjects import Subject
+from foldlog_projections import tasks
 from foldlog_projections.runs import processes, queues, runs
 from foldlog_projections.runs.jobs import Submitted
 from foldlog_projections.runs.processes import Left as ProcessLeft
@@ -47,6 +48,7 @@ from foldlog_projections.runs.queues import (
     State,
     Ticked,
 )
+from foldlog_projections.sessions import session
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -241,6 +243,7 @@ class Worker:
             await self._patiently(lambda: self._say(again))
         except Exception as error:  # noqa: BLE001 - the run's own: it is on record
             if consists_of(error, RunPaused, StepUnknown):
+                await self._forget(entry)
                 return
             if isinstance(error, RunEnded | RunCancelled) and _is_of(error, entry):
                 await self._patiently(lambda: self._say(Left(entry.session_id, entry.run)))
@@ -248,6 +251,12 @@ class Worker:
             _log.warning("run %s of session %s: %r", entry.run, entry.session_id, error)
             if isinstance(error, FoldlogError):
                 await asyncio.sleep(_PAUSE)  # what was not recorded is tried again
+
+    async def _forget(self, entry: Entry) -> None:
+        """Keep nothing in memory of a run that waits: it may be for days, and elsewhere after."""
+        of_session = (tasks.kind(entry.session_id), session.kind(entry.session_id))
+        for key in (runs.kind(entry.session_id, entry.run), *of_session):
+            await self._core.hot_views.let_go(key.kind, self._core.subject_of(key))
 
     async def _do(self, entry: Entry) -> None:
         job = await self._job(entry)

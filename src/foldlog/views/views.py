@@ -281,6 +281,12 @@ class Views:
             await self._evict(keep=view)
         return found
 
+    async def let_go(self, projection: Projection[Any], subject: Subject) -> None:
+        """Forget a view that nobody reads or watches now; the next read folds it anew."""
+        view = self._hot.find(projection, subject)
+        if view is not None and not (view.readers or view.watchers):
+            await self._cool(view)
+
     async def abandon(self, view: View[Any]) -> None:
         """Let go of a view that nobody got to read and nobody waits for."""
         if not (view.is_hydrated or view.readers or view.watchers):

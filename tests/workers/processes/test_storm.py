@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.workers.processes.storm import storm
+
+pytestmark = pytest.mark.long
 
 
 async def test_each_run_ends_and_each_effect_is_there_once(
