@@ -474,7 +474,7 @@ async def test_a_run_that_waits_is_in_no_memory_of_its_worker(
         counts = []
         for id in ("a", "b", "c"):
             await reached(other, await other.start(waiting, id=id), "PAUSED")
-            while is_busy(id):
+            while is_busy(id):  # noqa: ASYNC110 - nobody tells us
                 await asyncio.sleep(0)
             counts.append(views())
     assert counts[0] == counts[1] == counts[2]
