@@ -49,15 +49,6 @@ async def test_arming_a_key_again_replaces_its_timer(store: foldlog.Store) -> No
     assert [each.data for each in await gathered(timers, 1)] == [b"sooner"]
 
 
-async def test_a_timer_that_was_disarmed_does_not_come(store: foldlog.Store) -> None:
-    timers, now = timers_of(store), time.time()
-    await timers.arm("a", now + 1.0, b"x")
-    await timers.arm("b", now + 1.0, b"y")
-    await timers.disarm("a")
-    assert [each.data for each in await gathered(timers, 1)] == [b"y"]
-    assert await timers.due(0.2) == []
-
-
 async def test_each_of_many_goes_to_one_of_those_who_wait(reopen: OpenStore) -> None:
     one, two = timers_of(await reopen()), timers_of(await reopen())
     if type(one).__name__ == "MemoryTimers":

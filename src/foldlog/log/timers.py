@@ -38,9 +38,6 @@ class Timers(Protocol):
         A key has one timer: arming it again replaces the one before.
         """
 
-    async def disarm(self, key: str) -> None:
-        """Have nothing come back under a key; fine if nothing would."""
-
     async def due(self, wait: float) -> list[Due]:
         """Return timers whose time has come; wait up to so many seconds for the first one."""
 
@@ -60,10 +57,6 @@ class MemoryTimers:
         await asyncio.sleep(0)  # a server is never reached without giving way
         self._armed[key] = at, data
         self._moved.set()
-
-    async def disarm(self, key: str) -> None:
-        await asyncio.sleep(0)
-        self._armed.pop(key, None)
 
     async def due(self, wait: float) -> list[Due]:
         gives_up = time.time() + wait

@@ -128,9 +128,6 @@ class StandbyTimers:
     async def arm(self, key: str, at: float, data: bytes) -> None:
         await self._timers.arm(key, at, data)
 
-    async def disarm(self, key: str) -> None:
-        await self._timers.disarm(key)
-
     async def due(self, wait: float) -> list[Due]:
         return await self._timers.due(wait)
 

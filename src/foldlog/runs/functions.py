@@ -167,11 +167,10 @@ def durable(
 
 
 class Given(NamedTuple):
-    """Arguments as they are recorded, and the digest of what was given."""
+    """Arguments as plain data, and the digest of their encoding."""
 
-    encoded: bytes
-    digest: str
     plain: dict[str, Any]
+    digest: str
 
 
 def given_to(
@@ -183,5 +182,4 @@ def given_to(
     else:
         named = {_POSITIONAL: list(args), **kwargs} if args else dict(kwargs)
     plain = as_plain(named, "arguments")
-    encoded = codec.encode(plain, "arguments")
-    return Given(encoded, hashlib.sha256(encoded).hexdigest(), plain)
+    return Given(plain, hashlib.sha256(codec.encode(plain, "arguments")).hexdigest())

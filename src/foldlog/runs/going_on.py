@@ -6,7 +6,7 @@ import datetime as dt
 import functools
 import itertools
 import secrets
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from foldlog.errors import Misuse
 from foldlog.runs.asking import NO_DEFAULT, Asking
@@ -42,8 +42,14 @@ class GoesOn:
     _asking: Asking
     _numbers: dict[str, itertools.count[int]]
 
+    _phase: Literal["new", "open", "left"]
+
     def _check_open(self) -> None:
-        raise NotImplementedError
+        if self._phase != "open":
+            raise Misuse(
+                "a Run is used within `async with store.run(...)`: before, it has no owner; "
+                "afterwards, how it ended is on record"
+            )
 
     @_operation()
     async def sleep(

@@ -120,7 +120,7 @@ class Run(GoesOn):
         self._orders = Orders(store, self._tenure, None if worker is None else worker.leaving)
         self._steps = Steps(store, self._tenure, self._orders, self._redaction)
         self._asking = Asking(self._tenure, self._orders, self._redaction)
-        self._phase: Literal["new", "open", "left"] = "new"
+        self._phase = "new"
         self._is_let_go = False
         self._earlier = earlier
         self._open_with = (wait, restart, redo_from, description)
@@ -585,13 +585,6 @@ class Run(GoesOn):
         """
         self._check_open()
         return await self._orders.heard("orders")
-
-    def _check_open(self) -> None:
-        if self._phase != "open":
-            raise Misuse(
-                "a Run is used within `async with store.run(...)`: before, it has no owner; "
-                "afterwards, how it ended is on record"
-            )
 
 
 def _declared(function: Callable[..., Any], returns: Any) -> TypeCodec[Any] | None:

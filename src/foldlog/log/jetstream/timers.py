@@ -57,9 +57,6 @@ class TimerStream:
         }
         await self._stream.publish([(self._namespace.timer("at", key), data)], headers)
 
-    async def disarm(self, key: str) -> None:
-        await self._stream.purge(self._namespace.timer("at", key), overwrite=False)
-
     async def due(self, wait: float) -> list[Due]:
         if not self._is_made:
             await self._make()
