@@ -53,5 +53,5 @@ class Returned(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def submitted_line(each: Submitted) -> Line:
-    """How it is told that a run was started."""
+    """The line that says that a run was started."""
     return Line(f"started {each.function}", clip(brief(each.arguments)))

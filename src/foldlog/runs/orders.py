@@ -46,7 +46,7 @@ CHANNELS: Final = {
 
 
 class Orders:
-    """What a run is told while it is open.
+    """What others say to a run while it is open.
 
     Args:
         leaving: set when the worker that has the run ends. None: no worker has it.

@@ -25,6 +25,7 @@ from foldlog.runs.results import StepRedaction, load_result
 from foldlog.runs.tenure import Turn, decide_on_run, new_task
 from foldlog.sessions import lifecycle
 from foldlog.sessions.lifecycle import FINAL
+from foldlog.sessions.steering import until
 from foldlog.store.core import core_of
 from foldlog.store.operation import operation
 from foldlog.store.primitives import Item
@@ -39,7 +40,6 @@ from foldlog_projections.runs.queues import Added, id_of
 
 T = TypeVar("T")
 
-_LOOKS_EVERY: Final = 5.0
 _encode: Final = msgspec.msgpack.Encoder().encode
 _operation: Final = functools.partial(operation, prefix="handle.")
 
@@ -314,18 +314,9 @@ class Handle(Generic[T]):
         key = said.kind(self.session_id, self.id)
         ended = asyncio.create_task(self._ended(), name="foldlog stream")
         try:
-            async with aclosing(self._store.watch(key, after=after)) as watched:
-                while not ended.done():
-                    coming = asyncio.ensure_future(anext(watched))
-                    try:
-                        await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
-                        if not coming.done():
-                            break
-                        item = coming.result()
-                    finally:
-                        if not coming.done():
-                            coming.cancel()
-                            await asyncio.wait([coming])
+            watched = self._store.watch(key, after=after)
+            async with aclosing(until(ended, watched)) as items:
+                async for item in items:
                     after = item.id
                     yield item
             await ended

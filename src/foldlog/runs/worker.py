@@ -165,7 +165,7 @@ class Worker:
             try:
                 ended, _ = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
                 for each in ended:
-                    each.result()  # raises what ended it, unless it was told to stop
+                    each.result()  # raises what ended it, unless that was `stop`
             finally:
                 ending = going if self._ticking is None else [*going, self._ticking]
                 for each in ending:
@@ -341,7 +341,7 @@ class Worker:
             return
         look = self._looks.setdefault(process, Look(self._store))
         if await look.is_gone(process):
-            # Said once for all: whoever opens one of its runs need not wait for its lease again.
+            # Said once for all: nobody who opens one of its runs waits for its lease again.
             await self._store.append(processes.kind(process), ProcessLeft())
             await self._say(Gone(process))
             self._looks.pop(process, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Final
+from typing import Final, TypeVar
 
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
 from foldlog.sessions import context, lifecycle
@@ -20,6 +20,8 @@ from foldlog_projections.sessions.session import Acknowledged
 _DECISIONS: Final = (SteeringEventType.APPROVE, SteeringEventType.REJECT)
 _ALL: Final = 2**31
 """More than a feed can hold."""
+
+T = TypeVar("T")
 
 Acknowledge = Callable[[SteeringEvent], Awaitable[bool]]
 
@@ -99,18 +101,9 @@ async def inbox(
     seen: str | None = None
     ended = asyncio.create_task(_ended(store, session_id, task_id), name="foldlog inbox")
     try:
-        async with aclosing(store.watch_steering(session_id, task_id=task_id)) as watched:
-            while not ended.done():
-                coming = asyncio.ensure_future(anext(watched))
-                try:
-                    await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
-                    if not coming.done():
-                        break
-                    event = coming.result()
-                finally:
-                    if not coming.done():
-                        coming.cancel()
-                        await asyncio.wait([coming])
+        watched = store.watch_steering(session_id, task_id=task_id)
+        async with aclosing(until(ended, watched)) as events:
+            async for event in events:
                 seen = event.event_id
                 if await is_free(event):
                     yield event
@@ -122,6 +115,23 @@ async def inbox(
     for event in await store.list_steering(session_id, since_id=seen, task_id=task_id, limit=_ALL):
         if await is_free(event):
             yield event
+
+
+async def until(ended: asyncio.Task[None], watched: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """Yield what a watcher yields until a task has ended, and close the watcher."""
+    async with aclosing(watched):
+        while not ended.done():
+            coming = asyncio.ensure_future(anext(watched))
+            try:
+                await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    return
+                item = coming.result()
+            finally:
+                if not coming.done():
+                    coming.cancel()
+                    await asyncio.wait([coming])
+            yield item
 
 
 async def _ended(store: BaseStore, session_id: str, task_id: str) -> None:
