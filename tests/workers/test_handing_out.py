@@ -153,6 +153,18 @@ def test_who_was_held_for_dead_takes_a_run_from_nobody() -> None:
     assert [*q.state.entries()] == []
 
 
+def test_who_opens_a_run_has_it_wherever_it_was() -> None:
+    q = Queues()
+    q.say(offer("w", 1), run("a"), run("a", process="x"))
+    assert (q.has("w"), q.has("x"), q.state.held[id_of("s", "a")].attempt) == ([], ["a"], 1)
+    q.say(left("a", process="w"))
+    assert q.has("x") == ["a"]
+    q.say(left("a", process="x"), run("b", process="x"))  # that was in no queue
+    assert (q.has("x"), q.waits()) == (["b"], [])
+    q.say(Gone("x"))
+    assert q.has("w") == ["b"]
+
+
 def test_what_failed_is_listed_until_it_is_sent_again_or_removed() -> None:
     q = Queues()
     q.say(offer("w", 1), run("a"), left("a", failed=True))
@@ -171,6 +183,7 @@ RECORDS = st.one_of(
         priority=st.integers(0, 2),
         key=st.sampled_from(["", "ann", "ben"]),
         function=st.sampled_from("fg"),
+        process=st.sampled_from(["", "", "x", "y"]),
     ),
     st.builds(
         left,
@@ -213,11 +226,16 @@ def test_whatever_is_said_each_run_is_in_one_place_and_no_new_one_beyond_a_limit
         ids = [id_of(each.session_id, each.run) for each in state.entries()]
         assert len(ids) == len({*ids})
         assert not {*ids} & state.failed.keys()
-        new = {
-            id: each
-            for id, each in state.held.items()
-            if before.get(id) != (each.process, each.attempt)
-        }
+        by_itself = isinstance(record, Added) and record.process
+        new = (
+            {}
+            if by_itself
+            else {
+                id: each
+                for id, each in state.held.items()
+                if before.get(id) != (each.process, each.attempt)
+            }
+        )
         for each in new.values():
             worker = state.workers[each.process]
             assert len(state.of(each.process)) <= worker.slots

@@ -32,7 +32,8 @@ TICKED: Final = "queue.ticked"
 class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     """`queue.added`: a run may begin, or go on. `key`: of equal ones few go on at once.
 
-    Of a run that a worker has: it goes on again after it has left.
+    Of a run that a worker has: it goes on again after it has left. `process` has opened the run,
+    which it has from here on, whoever was given it.
     """
 
     session_id: str
@@ -41,6 +42,7 @@ class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     queue: str
     priority: int = 0
     key: str = ""
+    process: str = ""
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -166,6 +168,10 @@ class State(EqualByBytes):
         )
         return waits or id in self.held or id in self.failed
 
+    def processes(self) -> set[str]:
+        """Who works, or has a run."""
+        return {*self.workers, *(each.process for each in self.held.values())}
+
     def of(self, process: str) -> dict[str, Entry]:
         """What a process has been given."""
         return {id: each for id, each in self.held.items() if each.process == process}
@@ -210,10 +216,10 @@ def _apply(state: State, record: Any, envelope: Recorded) -> State:
 def _add(state: State, added: Added) -> None:
     id = id_of(added.session_id, added.run)
     state.failed.pop(id, None)
-    if id in state.held:
+    if id in state.held and not added.process:
         state.held[id].again = True
         return
-    known = _taken_out(state, id)
+    known = _let_go(state, id) or _taken_out(state, id)
     n, since = (known.n, known.since) if known else (state.n, state.now)
     entry = Entry(
         added.session_id,
@@ -226,7 +232,10 @@ def _add(state: State, added: Added) -> None:
         since,
         attempt=known.attempt if known else 0,
     )
-    _put(state, id, entry)
+    if added.process:
+        _hold(state, id, entry, added.process)
+    else:
+        _put(state, id, entry)
 
 
 def _leave(state: State, id: str, failed: bool, process: str) -> None:
@@ -253,6 +262,13 @@ def _return(state: State, id: str, process: str, counts: bool) -> None:
 def _has(state: State, process: str, id: str) -> bool:
     entry = state.held.get(id)
     return entry is not None and entry.process == process
+
+
+def _hold(state: State, id: str, entry: Entry, process: str) -> None:
+    entry.process = process
+    state.held[id] = entry
+    for mark in _marks(entry):
+        state.busy[mark] = state.busy.get(mark, 0) + 1
 
 
 def _let_go(state: State, id: str) -> Entry | None:
@@ -366,10 +382,8 @@ def _serves(worker: Offered, queue: str, function: str) -> bool:
 def _give(state: State, id: str, entry: Entry, process: str, limit: Limited) -> None:
     del state.waiting[entry.queue][entry.function][entry.priority][id]
     _tidy(state, entry.queue, entry.function, entry.priority)
-    entry.process, entry.attempt, entry.again = process, entry.attempt + 1, False
-    state.held[id] = entry
-    for mark in _marks(entry):
-        state.busy[mark] = state.busy.get(mark, 0) + 1
+    entry.attempt, entry.again = entry.attempt + 1, False
+    _hold(state, id, entry, process)
     if limit.rate is not None:
         begun = state.begun.setdefault(entry.queue, [])
         begun.append(state.now)

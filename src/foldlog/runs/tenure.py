@@ -207,7 +207,10 @@ class Tenure:
             if unless_ended:
                 self._check_unended(turn)
             self._start_task(turn, restart, parent, description)
-            turn.made.moved.clear()  # who has it does it: it joins no queue
+            turn.made.moved.clear()  # who has it does it: it waits in no queue
+            if state.job is not None:
+                added = state.job.added(self.session_id, self.name)
+                turn.queued.append(msgspec.structs.replace(added, process=self._process.id))
             turn.records.append(
                 Opened(
                     max(state.epoch, turn.head) + 1,  # a run that was cleared counts no owners

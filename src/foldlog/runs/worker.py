@@ -329,7 +329,7 @@ class Worker:
             await asyncio.sleep(_LOOKS_EVERY)
             try:
                 for key in self._keys:
-                    known = await self._store.view(key, lambda state: list(state.workers))
+                    known = await self._store.view(key, State.processes)
                     await asyncio.gather(*(self._look_at(each) for each in known))
             except (StoreClosed, LogCorrupt):
                 raise

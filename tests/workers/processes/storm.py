@@ -18,6 +18,7 @@ from foldlog import AlreadyAnswered, FoldlogError, LogUnavailable, NotWaiting, k
 from foldlog.models import Waiting, WaitingKind
 from foldlog.sessions import IllegalTransition
 from foldlog.store.core import core_of
+from foldlog_projections.runs import queues
 from foldlog_projections.runs.runs import Opened, Started
 from tests.faults.checker import Violation
 from tests.faults.storms.figures import Figures
@@ -202,15 +203,26 @@ class Storm:
 
     async def _tell_what_hangs(self) -> None:
         waits = [each.id for each in await self.store.waiting()]
-        queues = [each._asdict() for each in await self.store.queues.all()]
+
         working = [each._asdict() for each in await self.store.queues.workers()]
         for name in self.names:
             run = self.store.queues.handle(name)
             status = (await run.status()).value
             if status not in ("COMPLETE", "CANCELLED"):
                 items = await self.store.items(kinds.runs(name, name), limit=10_000)
-                tail = [each.type for each in items][-6:]
-                self.broken.append(f"{name}: no end: {status} {tail}, {waits} {queues} {working}")
+                tail = [f"{each.position} {each.type}" for each in items][-8:]
+                said = await self._said_of(name)
+                self.broken.append(f"{name}: no end: {status} {tail}, {said}, {waits} {working}")
+
+    async def _said_of(self, name: str) -> list[str]:
+        """What the queues have on record of a run."""
+        key = queues.kind(core_of(self.store).namespace.key_on(0, queues.kind.name))
+        items = await self.store.items(key, limit=100_000)
+        return [
+            f"{each.position} {each.record} {each.writer[:4]}"
+            for each in items
+            if getattr(each.record, "run", "") == name
+        ]
 
 
 async def storm(
