@@ -346,6 +346,22 @@ async def test_a_worker_that_stops_hands_its_runs_on_at_their_next_step(
     assert calls.made == ["long", "two"]
 
 
+async def test_a_worker_goes_on_with_what_a_program_has_opened_and_left(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    other = await reopen()
+    run = await other.start(doubled, 4, id="x")
+
+    async def leave() -> None:
+        async with other.run("x"):
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await leave()
+    async with Worker(store, [doubled]):
+        assert await run.result(timeout=PATIENCE) == 8
+
+
 async def test_of_one_key_one_goes_on_at_a_time(store: foldlog.Store) -> None:
     going, most = 0, 0
 

@@ -33,7 +33,7 @@ class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     """`queue.added`: a run may begin, or go on. `key`: of equal ones few go on at once.
 
     Of a run that a worker has: it goes on again after it has left. `process` has opened the run,
-    which it has from here on, whoever was given it.
+    and has it from here on, also if another one was given it.
     """
 
     session_id: str

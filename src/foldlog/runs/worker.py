@@ -17,6 +17,7 @@ from foldlog.envelope import Draft
 from foldlog.errors import FoldlogError, LogCorrupt, Misuse, StoreClosed
 from foldlog.kind import Key
 from foldlog.runs import schedules
+from foldlog.runs.ending import InWorker
 from foldlog.runs.errors import (
     RunCancelled,
     RunEnded,
@@ -27,7 +28,7 @@ from foldlog.runs.errors import (
 )
 from foldlog.runs.functions import Durable
 from foldlog.runs.process import Look, Process, host, process_of
-from foldlog.runs.run import InWorker, Run
+from foldlog.runs.run import Run
 from foldlog.runs.starting import Wake
 from foldlog.store.core import DECIDE_SECONDS, core_of
 from foldlog.store.operation import outside
