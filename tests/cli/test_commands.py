@@ -41,6 +41,8 @@ COMMANDS = [
     "worker",
     "queues",
     "queue",
+    "schedule",
+    "unschedule",
     "export",
     "backup",
     "restore",

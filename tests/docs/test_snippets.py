@@ -56,7 +56,7 @@ COMPILED_ONLY = {
     "needs-pydantic-ai",
     "needs-semantic",
 }
-MARKERS = {None, "output", "shell", "cluster", *COMPILED_ONLY}
+MARKERS = {None, "output", "shell", "beside", "cluster", *COMPILED_ONLY}
 
 
 def commands() -> list[tuple[Block, list[str]]]:

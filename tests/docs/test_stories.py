@@ -1,8 +1,9 @@
 """The tutorial and some guides, as a reader follows them: the pages of a story, in one folder.
 
 A block marked `file` is saved under its title. One marked `shell` is run line by line; `...` stands
-for whatever is different each time. One marked `cluster` is run with three local servers instead of
-those that `compose.yaml` starts. `QUESTION` is the last question's id.
+for whatever is different each time. One marked `beside` is begun, and goes on beside what follows.
+One marked `cluster` is run with three local servers instead of those that `compose.yaml` starts.
+`QUESTION` is the last question's id.
 """
 
 from __future__ import annotations
@@ -43,16 +44,13 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder, self.shown = folder, ""
         self.variables = environment(COLUMNS="400", TERM="dumb", FOLDLOG_PATH=str(folder / "data"))
+        self.beside: list[subprocess.Popen[bytes]] = []
 
     def run(self, line: str) -> str:
         """Run one command, and return what it prints."""
-        variables, words = dict(self.variables), shlex.split(line)
-        while "=" in words[0]:
-            name, _, variables[name] = words.pop(0).partition("=")
-        if "QUESTION" in words:
-            words[words.index("QUESTION")] = QUESTION.findall(self.shown)[-1]
+        words, variables = self._words(line)
         ran = subprocess.run(
-            [*PROGRAMS.get(words[0], words[:1]), *words[1:]],
+            words,
             cwd=self.folder,
             env=variables,
             capture_output=True,
@@ -64,6 +62,25 @@ class Terminal:
         self.shown += shown
         return shown
 
+    def begin(self, line: str) -> None:
+        """Begin a command that goes on beside the others."""
+        words, variables = self._words(line)
+        self.beside.append(subprocess.Popen(words, cwd=self.folder, env=variables))
+
+    def close(self) -> None:
+        """End what goes on."""
+        for each in self.beside:
+            each.kill()
+            each.wait()
+
+    def _words(self, line: str) -> tuple[list[str], dict[str, str]]:
+        variables, words = dict(self.variables), shlex.split(line)
+        while "=" in words[0]:
+            name, _, variables[name] = words.pop(0).partition("=")
+        if "QUESTION" in words:
+            words[words.index("QUESTION")] = QUESTION.findall(self.shown)[-1]
+        return [*PROGRAMS.get(words[0], words[:1]), *words[1:]], variables
+
     def follow(self, block: Block) -> None:
         """Save the file of a block, or run its commands and look at what they print."""
         if block.marker == "file":
@@ -72,6 +89,9 @@ class Terminal:
             return
         for example in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
             line, _, expected = example.partition("\n")
+            if block.marker == "beside":
+                self.begin(line)
+                continue
             shown = self.run(line)
             assert is_shown(shown, expected), f"{block.name}: $ {line}\n{shown}"
 
@@ -82,11 +102,12 @@ async def test_a_story_works_page_by_page(story: str, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     blocks = [block for page in STORIES[story] for block in read(page).blocks]
     async with AsyncExitStack() as stack:
+        stack.callback(terminal.close)
         for block in blocks:
             if block.marker == "cluster" and "FOLDLOG_URL" not in terminal.variables:
                 cluster = await stack.enter_async_context(LocalCluster())
                 terminal.variables["FOLDLOG_URL"] = ",".join(cluster.urls)
-            if block.marker in ("file", "shell", "cluster"):
+            if block.marker in ("file", "shell", "beside", "cluster"):
                 await asyncio.to_thread(terminal.follow, block)
 
 

@@ -271,9 +271,26 @@ async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
 
     async with Worker(store, [cancelled]):
         run = await store.start(cancelled, id="x")
-        with pytest.raises(RunFailed, match="WorkerLost"):
+        with pytest.raises(RunFailed, match="cancelled from within"):
             await run.result(timeout=PATIENCE)
     assert len(calls.made) == 2
+
+
+async def test_attempts_count_anew_behind_each_step_that_is_done(store: foldlog.Store) -> None:
+    calls = Calls()
+
+    @durable(attempts=2)
+    async def failing(run: Run) -> int:
+        for number in range(5):
+            await run.step(f"{number}", calls.giving(f"{number}"))
+            if calls.made[-1] == f"{number}":
+                calls.made.append("raised")
+                raise ValueError(number)
+        return len(calls.made)
+
+    async with Worker(store, [failing]):
+        run = await store.start(failing, id="x")
+        assert await run.result(timeout=PATIENCE) == 10
 
 
 async def test_cancelling_a_run_cancels_what_it_has_started(store: foldlog.Store) -> None:

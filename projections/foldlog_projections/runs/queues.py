@@ -73,7 +73,7 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Returned(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`queue.returned`: a run goes to another worker. `counts`: as an attempt that failed.
+    """`queue.returned`: a run goes to another worker.
 
     `process` is who had it: without effect where another one has it by now.
     """
@@ -81,7 +81,6 @@ class Returned(msgspec.Struct, frozen=True, omit_defaults=True):
     session_id: str
     run: str
     process: str
-    counts: bool = False
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -112,7 +111,7 @@ class Ticked(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct):
     """A run in a queue. `process` has it; "" while it waits. `n` says how long, in records.
 
-    `attempt` counts how often it was given to a worker; `again`: it was added since.
+    `again`: it was added since a worker has it.
     """
 
     session_id: str
@@ -124,7 +123,6 @@ class Entry(msgspec.Struct):
     n: int
     since: float
     process: str = ""
-    attempt: int = 0
     again: bool = False
 
 
@@ -199,14 +197,14 @@ def _apply(state: State, record: Any, envelope: Recorded) -> State:
             _add(state, record)
         case Left(session_id, run, failed, process):
             _leave(state, id_of(session_id, run), failed, process)
-        case Returned(session_id, run, process, counts):
-            _return(state, id_of(session_id, run), process, counts)
+        case Returned(session_id, run, process):
+            _return(state, id_of(session_id, run), process)
         case Offered(process):
             state.workers[process] = record
         case Gone(process):
             state.workers.pop(process, None)
             for id in state.of(process):
-                _return(state, id, process, True)
+                _return(state, id, process)
         case Limited(queue):
             state.limits[queue] = record
     _hand_out(state)
@@ -230,7 +228,6 @@ def _add(state: State, added: Added) -> None:
         added.key,
         n,
         since,
-        attempt=known.attempt if known else 0,
     )
     if added.process:
         _hold(state, id, entry, added.process)
@@ -248,14 +245,13 @@ def _leave(state: State, id: str, failed: bool, process: str) -> None:
     if failed:
         state.failed[id] = entry
     elif entry.again:
-        entry.again, entry.attempt, entry.n, entry.since = False, 0, state.n, state.now
+        entry.again, entry.n, entry.since = False, state.n, state.now
         _put(state, id, entry)
 
 
-def _return(state: State, id: str, process: str, counts: bool) -> None:
+def _return(state: State, id: str, process: str) -> None:
     entry = _let_go(state, id) if _has(state, process, id) else None
     if entry is not None:
-        entry.attempt -= not counts
         _put(state, id, entry)
 
 
@@ -382,7 +378,7 @@ def _serves(worker: Offered, queue: str, function: str) -> bool:
 def _give(state: State, id: str, entry: Entry, process: str, limit: Limited) -> None:
     del state.waiting[entry.queue][entry.function][entry.priority][id]
     _tidy(state, entry.queue, entry.function, entry.priority)
-    entry.attempt, entry.again = entry.attempt + 1, False
+    entry.again = False
     _hold(state, id, entry, process)
     if limit.rate is not None:
         begun = state.begun.setdefault(entry.queue, [])

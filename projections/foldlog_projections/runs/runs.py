@@ -65,11 +65,13 @@ class Opened(msgspec.Struct, frozen=True):
 class Released(msgspec.Struct, frozen=True, omit_defaults=True):
     """`run.released`: nobody has it. `parked`: it waits, and goes on afterwards.
 
-    `awaits` are the runs whose ends it waits for.
+    `awaits` are the runs whose ends it waits for. `failed`: its function has raised, and is called
+    again.
     """
 
     parked: bool = False
     awaits: tuple[str, ...] = ()
+    failed: bool = False
 
 
 class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -267,6 +269,8 @@ class State(EqualByBytes):
     `steps` stand in the order in which they were first begun. `usage` is by model. `since` is the
     clock of its last owner when it was opened. `rewound` is the step from which it was last to be
     done again. `job` says how workers do it, None where none does; `returned` what it has given.
+    `failures` counts the owners in a row that died with it, or whose function raised, since a step
+    was done.
     """
 
     epoch: int = 0
@@ -284,6 +288,7 @@ class State(EqualByBytes):
     awaits: tuple[str, ...] = ()
     job: Submitted | None = None
     returned: Returned | None = None
+    failures: int = 0
 
     def __bool__(self) -> bool:
         """Whether it was ever opened or started, or has steps of an earlier version."""
@@ -303,11 +308,13 @@ def applied(state: State, record: Any, ts: float) -> State:
     """The state after a record that was written at a time: the one it is given, changed."""
     match record:
         case Opened(epoch, tenure, process, session_id, host, pid):
+            state.failures += state.tenure != ""
             state.epoch, state.tenure, state.process = epoch, tenure, process
             state.session_id, state.host, state.pid = session_id, host, pid
             state.since, state.parked, state.awaits = ts, False, ()
-        case Released(parked, awaits):
+        case Released(parked, awaits, failed):
             state.tenure, state.parked, state.awaits = "", parked, awaits
+            state.failures = state.failures + 1 if failed else 0
         case Submitted():
             state.job = record
         case Returned():
@@ -321,6 +328,8 @@ def applied(state: State, record: Any, ts: float) -> State:
             _use(state, record)
         case _:
             state.steps[record.step] = _step(state, record, ts)
+            if isinstance(record, Done):
+                state.failures = 0
             state.parked = False  # whatever a step's record says, no person is waited for any more
     return state
 

@@ -22,6 +22,7 @@ from foldlog.cli.importing import import_
 from foldlog.cli.queues import queue, queues
 from foldlog.cli.rebuild import rebuild
 from foldlog.cli.replay import replay
+from foldlog.cli.schedule import schedule, unschedule
 from foldlog.cli.serve import serve
 from foldlog.cli.sessions import sessions
 from foldlog.cli.show import show
@@ -72,6 +73,8 @@ _COMMANDS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "worker": worker,
         "queues": queues,
         "queue": queue,
+        "schedule": schedule,
+        "unschedule": unschedule,
     },
     "Copy and prove": {
         "export": export,

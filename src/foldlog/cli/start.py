@@ -33,7 +33,7 @@ async def start(
     wait: Annotated[bool, typer.Option("--wait", help="Wait, and print its result.")] = False,
 ) -> None:
     """Have workers do a function, and print the id of the run."""
-    given = dict(_argument(each) for each in arguments or ())
+    given = dict(argument(each) for each in arguments or ())
     async with target.connect(make=True) as store:
         run: Handle[Any] = await store.start(
             function,
@@ -54,7 +54,8 @@ async def start(
         typer.echo(printable(shown))
 
 
-def _argument(text: str) -> tuple[str, Any]:
+def argument(text: str) -> tuple[str, Any]:
+    """A name and a value, of `name=value`. BadParameter: it is no such text."""
     name, is_named, value = text.partition("=")
     if not is_named or not name.isidentifier():
         raise typer.BadParameter(f"{text!r} is no argument: give name=value, as city=Oslo")

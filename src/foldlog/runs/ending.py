@@ -32,13 +32,13 @@ _RELEASE_SECONDS: Final = 5.0
 
 
 class InWorker(NamedTuple):
-    """How a worker has a run: `leaving` is set when it ends; `may_fail` if that is an end.
+    """How a worker has a run: `leaving` is set when it ends; `attempts` are its function's.
 
     `is_other_version`: the run began with another version of its function.
     """
 
     leaving: asyncio.Event
-    may_fail: bool
+    attempts: int
     is_other_version: bool
 
 
@@ -90,7 +90,7 @@ class Ending(GoesOn):
         if error is not None:
             about = {**key, "error": type(error).__qualname__}
             text = f"{type(error).__qualname__}: {message_of(error)}"
-            found = core_of(self._store).redaction.alike(
+            found = core_of(self.store).redaction.alike(
                 "Store.run", "task.changed", about, {"error": text}
             )
             message = shortened(str(found["error"]))  # not before: a secret would be cut in two
@@ -108,11 +108,12 @@ class Ending(GoesOn):
             if error is not None and lets_go:
                 self._let_go_for(turn, error, status)
                 return
-            turn.records.append(Released())
+            again = error is not None and not is_cancelled and self._has_attempts(turn)
+            turn.records.append(Released(failed=again))
             if is_cancelled:
                 return
-            if error is not None and self._worker is not None and not self._worker.may_fail:
-                turn.queued.append(queues.Returned(*self._key, self._process.id, counts=True))
+            if again:
+                turn.queued.append(queues.Returned(*self._key, self._process.id))
                 return
             if self._returned is not None and error is None:
                 turn.records.append(self._returned)
@@ -123,10 +124,14 @@ class Ending(GoesOn):
         self._is_let_go = True
         if self._returned is not None and self._returned.blob:
             blob = self._returned.blob
-            keep = functools.partial(self._store.blobs.keep, self._tenure.key, blob, self._large)
+            keep = functools.partial(self.store.blobs.keep, self._tenure.key, blob, self._large)
             await self._tenure.patiently(keep)
         if is_cancelled and error is None:
             raise await self._orders.cancelled()
+
+    def _has_attempts(self, turn: Turn) -> bool:
+        """Whether a function that has raised is called again."""
+        return self._worker is not None and turn.run.failures + 1 < self._worker.attempts
 
     async def _return(self, value: Any, declared: TypeCodec[Any] | None) -> None:
         """Have the run end with what its function gave. Errors as `close`."""
@@ -158,11 +163,9 @@ class Ending(GoesOn):
         times = [each.until for each in waited_for(state, error) if each.until]
         if state.job is not None and times:
             added = state.job.added(self.session_id, self.name)
-            await self._tenure.patiently(lambda: wake_at(self._store, min(times), run=added))
+            await self._tenure.patiently(lambda: wake_at(self.store, min(times), run=added))
 
     def _result_of_task(self) -> Any:
         plain = as_plain(self.result, "result")
         about = {"task_id": self.name, "session_id": self.session_id}
-        return core_of(self._store).redaction.value(
-            "Store.run", "task.changed", about, result=plain
-        )
+        return core_of(self.store).redaction.value("Store.run", "task.changed", about, result=plain)

@@ -118,14 +118,13 @@ class RunFailed(_OfRun):
 
 
 class WorkerLost(_OfRun):
-    """Each worker that had the run has died in it, `attempts` of them: it is given up."""
+    """Worker after worker has died in the run, `attempts` of them: it is given up."""
 
     def __init__(self, session_id: str, run: str, attempts: int) -> None:
         super().__init__(
             session_id,
             run,
-            f"was given to {attempts} workers, and none came to its end: they died in it, or were "
-            "stopped",
+            f"was given to {attempts} workers that died in it, with no step done in between",
         )
         self.attempts = attempts
 

@@ -32,8 +32,8 @@ class Durable(Generic[P, T]):
         name: by which it is started, and found by workers.
         version: which steps it makes: a run goes on with the version that it began with.
         queue: where its runs wait, unless `start` says otherwise.
-        attempts: how often a run is given to a worker before it is given up, where the function
-            raises or its worker dies.
+        attempts: how often the function is called before its run is given up, where it raises or
+            its worker dies. The count begins anew with each step that is done.
     """
 
     def __init__(
@@ -149,8 +149,8 @@ def durable(
         version: change it with the steps that the function makes. A run goes on with the version
             that it began with, where a worker has it.
         queue: where its runs wait, unless `start` says otherwise.
-        attempts: how often a run is given to a worker, where the function raises or its worker
-            dies, before it has failed.
+        attempts: how often the function is called before its run has failed, where it raises or
+            its worker dies. The count begins anew with each step that is done.
 
     Returns:
         The function as a `Durable`.

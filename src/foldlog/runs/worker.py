@@ -45,7 +45,6 @@ from foldlog_projections.runs.queues import (
     Gone,
     Left,
     Offered,
-    Returned,
     State,
     Ticked,
 )
@@ -233,15 +232,6 @@ class Worker:
     async def _done(self, entry: Entry) -> None:
         try:
             await self._do(entry)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if current is None or current.cancelling():
-                raise
-            _log.warning(
-                "run %s of session %s was cancelled from within", entry.run, entry.session_id
-            )
-            again = Returned(entry.session_id, entry.run, self._process.id, counts=True)
-            await self._patiently(lambda: self._say(again))
         except Exception as error:  # noqa: BLE001 - the run's own: it is on record
             if consists_of(error, RunPaused, StepUnknown):
                 await self._forget(entry)
@@ -275,15 +265,21 @@ class Worker:
             earlier=_nothing,
             worker=InWorker(
                 self._leaving,
-                entry.attempt >= function.attempts,
+                function.attempts,
                 job.version not in ("", function.version),
             ),
         )
         async with run:
-            if entry.attempt > function.attempts:
+            if (await run._tenure.read()).failures >= function.attempts:
                 raise WorkerLost(entry.session_id, entry.run, function.attempts)
             args, kwargs = function.loaded(codec.decode(job.arguments))
-            value = await function(run, *args, **kwargs)
+            try:
+                value = await function(run, *args, **kwargs)
+            except asyncio.CancelledError as error:
+                current = asyncio.current_task()
+                if current is None or current.cancelling():
+                    raise
+                raise RuntimeError(f"{function.name} was cancelled from within") from error
             await run._return(value, function.declared)
 
     async def _job(self, entry: Entry) -> Submitted:
