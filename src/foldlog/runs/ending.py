@@ -90,7 +90,7 @@ class Ending(GoesOn):
         if error is not None:
             about = {**key, "error": type(error).__qualname__}
             text = f"{type(error).__qualname__}: {message_of(error)}"
-            found = core_of(self.store).redaction.alike(
+            found = core_of(self._store).redaction.alike(
                 "Store.run", "task.changed", about, {"error": text}
             )
             message = shortened(str(found["error"]))  # not before: a secret would be cut in two
@@ -124,7 +124,7 @@ class Ending(GoesOn):
         self._is_let_go = True
         if self._returned is not None and self._returned.blob:
             blob = self._returned.blob
-            keep = functools.partial(self.store.blobs.keep, self._tenure.key, blob, self._large)
+            keep = functools.partial(self._store.blobs.keep, self._tenure.key, blob, self._large)
             await self._tenure.patiently(keep)
         if is_cancelled and error is None:
             raise await self._orders.cancelled()
@@ -163,9 +163,11 @@ class Ending(GoesOn):
         times = [each.until for each in waited_for(state, error) if each.until]
         if state.job is not None and times:
             added = state.job.added(self.session_id, self.name)
-            await self._tenure.patiently(lambda: wake_at(self.store, min(times), run=added))
+            await self._tenure.patiently(lambda: wake_at(self._store, min(times), run=added))
 
     def _result_of_task(self) -> Any:
         plain = as_plain(self.result, "result")
         about = {"task_id": self.name, "session_id": self.session_id}
-        return core_of(self.store).redaction.value("Store.run", "task.changed", about, result=plain)
+        return core_of(self._store).redaction.value(
+            "Store.run", "task.changed", about, result=plain
+        )

@@ -6,7 +6,7 @@ import datetime as dt
 import functools
 import itertools
 import secrets
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from foldlog.errors import Misuse
 from foldlog.runs.asking import NO_DEFAULT, Asking
@@ -17,6 +17,7 @@ from foldlog.runs.steps import Steps, doing
 from foldlog.runs.tenure import Tenure
 from foldlog.runs.waiting import Sleeping
 from foldlog.store.operation import Calls, operation
+from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import as_plain, type_codec
 from foldlog_projections.runs import said
@@ -36,7 +37,7 @@ class GoesOn:
 
     session_id: str
     name: str
-    store: Store
+    _store: BaseStore
     _calls: Calls
     _tenure: Tenure
     _orders: Orders
@@ -45,6 +46,11 @@ class GoesOn:
     _numbers: dict[str, itertools.count[int]]
 
     _phase: Literal["new", "open", "left"]
+
+    @property
+    def store(self) -> Store:
+        """The store that it is on, for what else a durable function reads and saves."""
+        return cast("Store", self._store)
 
     def _check_open(self) -> None:
         if self._phase != "open":
@@ -167,7 +173,7 @@ class GoesOn:
             self.session_id, child, queue or own, priority, key, begins_at(delay, at), self.name
         )
         return await self._tenure.patiently(
-            lambda: start(self.store, function, args, kwargs, wanted)
+            lambda: start(self._store, function, args, kwargs, wanted)
         )
 
     @_operation()
@@ -240,7 +246,7 @@ class GoesOn:
         is_in_step = step is not None and step.run is self._tenure
         place = secrets.token_hex(12) if is_in_step else self._numbered("said")
         data = Said(as_plain(value, "value"), place)
-        await self.store.append(said.kind(self.session_id, self.name), data)
+        await self._store.append(said.kind(self.session_id, self.name), data)
 
     def _numbered(self, what: str) -> str:
         """The next of its sort in this execution of the code."""

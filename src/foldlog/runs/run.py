@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
+from typing import Any, Final, Self, TypeVar, overload
 
 from foldlog.errors import (
     Misuse,
@@ -44,9 +44,6 @@ from foldlog.values import TypeCodec, returned_type, type_codec
 from foldlog_projections.runs.jobs import Returned
 from foldlog_projections.runs.runs import Step, Usage, Used
 
-if TYPE_CHECKING:
-    from foldlog.opening.store import Store
-
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("foldlog")
@@ -61,7 +58,6 @@ class Run(Ending):
     again. `await` opens it, too; then `close` leaves it.
 
     Attributes:
-        store: the store that it is on, for what else a durable function reads and saves.
         session_id: its session.
         name: its name; also the id of its task.
         result: what it has come to, for its task: assign it before the run ends.
@@ -89,7 +85,7 @@ class Run(Ending):
             raise Misuse(f"lease is a number of seconds above 0, not {lease!r:.80}")
         if restart and redo_from is not None:
             raise Misuse("restart=True does all steps again, and redo_from= some: give one")
-        self.store: Store = cast("Store", store)
+        self._store = store
         self._calls = core_of(store).calls
         self._process = process
         self._lease = lease
@@ -125,9 +121,9 @@ class Run(Ending):
     async def _open(self) -> Self:
         if self._phase != "new":
             raise Misuse("a Run is opened once: store.run() makes another one")
-        if core_of(self.store).past is not None:
+        if core_of(self._store).past is not None:
             raise ReadOnlyStore("run")
-        refuse_in_block(core_of(self.store), f"run {self.name!r:.80}")
+        refuse_in_block(core_of(self._store), f"run {self.name!r:.80}")
         wait, restart, redo_from, description = self._open_with
         outer = doing.get()
         parent = outer.run.name if outer and outer.run.session_id == self.session_id else None
