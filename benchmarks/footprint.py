@@ -18,10 +18,12 @@ from benchmarks import workload
 from benchmarks.contenders.contender import Saves
 from benchmarks.contenders.foldlog_store import Foldlog
 from benchmarks.contenders.penguiflow import InMemory
+from benchmarks.contenders.workers import Dbos, FoldlogWorkers
 from benchmarks.site import Site
 from benchmarks.unavailable import Unavailable
 
-KINDS: dict[str, type[Saves]] = {Foldlog.name: Foldlog, InMemory.name: InMemory}
+_KINDS: tuple[type[Saves], ...] = (Foldlog, InMemory, FoldlogWorkers, Dbos)
+KINDS = {kind.name: kind for kind in _KINDS}
 _WRITERS = 500
 
 

@@ -17,6 +17,7 @@ _PACKAGES = (
     "asyncpg",
     "redis",
     "penguiflow",
+    "dbos",
     "a2a-sdk",
     "agent-framework-core",
     "claude-agent-sdk",

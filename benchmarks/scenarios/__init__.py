@@ -25,6 +25,7 @@ from benchmarks.scenarios import (
     scoped,
     shards,
     steering,
+    workers,
 )
 
 SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
@@ -42,6 +43,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "langgraph": langgraph.run,
     "frameworks": frameworks.run,
     "scoped": scoped.run,
+    "workers": workers.run,
     "steering": steering.run,
     "page": page.run,
     "memory": memory.run,

@@ -32,8 +32,9 @@ async def run(bench: Bench) -> None:
     )
     for name in bench.turns(list(KINDS)):
         # What grows with every save shows that in the first tenths.
-        share = sessions if name == Foldlog.name else sessions * GROWING // POINTS
-        async for point in _footprints(name, share, each):
+        points = POINTS if name == Foldlog.name else GROWING
+        share = sessions * points // POINTS
+        async for point in footprints(name, share, each, points):
             if "missing" in point:
                 bench.missing[f"{name}, its memory"] = point["missing"]
                 break
@@ -53,9 +54,10 @@ def _case(sessions: int) -> str:
     return f"{sessions:,} sessions"
 
 
-async def _footprints(name: str, sessions: int, each: int) -> AsyncIterator[dict[str, Any]]:
+async def footprints(
+    name: str, sessions: int, each: int, points: int
+) -> AsyncIterator[dict[str, Any]]:
     """What `benchmarks.footprint` prints, line by line."""
-    points = POINTS if name == Foldlog.name else GROWING
     arguments = [name, str(sessions), str(each), str(points)]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.footprint", *arguments, stdout=asyncio.subprocess.PIPE
