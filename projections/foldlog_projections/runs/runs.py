@@ -295,7 +295,9 @@ class State(EqualByBytes):
         return self.epoch > 0 or bool(self.steps) or self.job is not None
 
     def wakes_at(self) -> float:
-        """When the first of its steps ends that waits for a time, in Unix seconds; 0: none does."""
+        """When it begins, or the first time comes that it waits for, in Unix seconds; 0: none."""
+        if self.job is not None and not self.epoch:
+            return self.job.begins
         times = [each.until for each in self.steps.values() if each.phase in ("asked", "asleep")]
         return min((each for each in times if each), default=0.0)
 

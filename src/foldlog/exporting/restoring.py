@@ -18,10 +18,13 @@ from foldlog.exporting.lines import BlobLine, decode_record
 from foldlog.exporting.reading import Checked, check, is_blob, read, read_header
 from foldlog.opening import Store
 from foldlog.position import LogPosition
+from foldlog.runs.starting import wake_again, wake_at
 from foldlog.store import LogRecord
 from foldlog.store.blobs import BlobRef, blobs_in
 from foldlog.store.copying import FILLER, end_restore, restore_blob, restore_records
 from foldlog.store.core import core_of
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.jobs import SUBMITTED
 
 _RECORDS: Final = 250
 
@@ -61,9 +64,10 @@ async def restore(
     """Bring an export into a store whose namespace is empty, and return what was brought.
 
     Every record gets its sequence, its bytes and its time, so that positions, earlier moments,
-    forks and cursors mean what they meant, and what had expired stays so. The whole file is checked
-    before anything is written. An interrupted restore continues when it is called again. Nobody
-    else may write to the namespace meanwhile.
+    forks and cursors mean what they meant, and what had expired stays so. Runs that sleep, and
+    schedules, are woken at their times. The whole file is checked before anything is written. An
+    interrupted restore continues when it is called again. Nobody else may write to the namespace
+    meanwhile.
 
     Args:
         store: the store.
@@ -93,6 +97,7 @@ async def restore(
     ends = [reach.seq for reach in LogPosition.parse(header.until).shards]
     done = present = 0
     named: dict[str, set[BlobRef]] = defaultdict(set)
+    started: set[tuple[str, ...]] = set()
     batches = _batches(path)
     while (some := await asyncio.to_thread(next, batches, None)) is not None:
         if isinstance(some, BlobLine):
@@ -103,6 +108,7 @@ async def restore(
             if header.foldlog_export == 1:
                 _note_contents(store, some, named)
             shard = some[0].shard
+            started |= {each.keys for each in some if _starts(each)}
             new = [each for each in some if each.seq > heads[shard]]
             await restore_records(store, shard, new)
             done, present = done + len(some), present + len(some) - len(new)
@@ -111,7 +117,20 @@ async def restore(
     for shard, end in enumerate(ends):
         await restore_records(store, shard, [], until=end)
     await end_restore(store)
+    for session_id, run in started:
+        with suppress(LogCorrupt):  # what cannot be read says so to who opens it
+            await wake_again(store, session_id, run)
+    for each in await store.queues.schedules():
+        await wake_at(store, each.next, schedule=each.name)
     return Restored(checked.records - present, present, checked.blobs)
+
+
+def _starts(record: LogRecord) -> bool:
+    """Whether a run that workers do begins with it."""
+    if record.kind == runs.kind.name:
+        with suppress(LogCorrupt):  # it comes as it is
+            return any(each.type == SUBMITTED for each in record.envelopes)
+    return False
 
 
 def _note_contents(

@@ -144,6 +144,14 @@ async def wake_at(
     await timers.arm(key, at, _encode(Wake(run, schedule)))
 
 
+async def wake_again(store: BaseStore, session_id: str, run: str) -> None:
+    """Have a run woken at its time by a log that its records came to without their timers."""
+    key = runs.kind(session_id, run)
+    job, at = await store.view(key, lambda run: (run.job, run.wakes_at()), consistency="strong")
+    if job is not None and at:
+        await wake_at(store, at, run=job.added(session_id, run))
+
+
 class Handle(Generic[T]):
     """A run that was started, as `store.start` or `store.queues.handle` returns it.
 
