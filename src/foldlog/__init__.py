@@ -173,6 +173,7 @@ if TYPE_CHECKING:
         ViewDifference as ViewDifference,
     )
     from foldlog.store.primitives import Item as Item
+    from foldlog.store.subscribing import LogItem as LogItem
     from foldlog.upcasting import Upcasters as Upcasters, upcaster as upcaster
     from foldlog.words import Line as Line, Rows as Rows, Shown as Shown
     from foldlog_projections.folds import every as every, last as last, last_by as last_by
@@ -214,6 +215,7 @@ _HOMES = {
         RebuildReport Saving Side SpoolHealth StreamHealth VerifyReport ViewDifference
     """,
     "foldlog.store.primitives": "Item",
+    "foldlog.store.subscribing": "LogItem",
     "foldlog.upcasting": "Upcasters upcaster",
     "foldlog.words": "Line Rows Shown",
     "foldlog_projections.folds": "every last last_by",

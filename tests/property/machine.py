@@ -75,6 +75,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.stores = [self.run(self.backend.open()) for _ in range(2)]
 
     def teardown(self) -> None:
+        if self.stores:
+            self.run(self.check_subscriptions(self.stores[0]))
         for store in self.stores:
             self.run(store.close())
         self.runner.close()
@@ -247,3 +249,28 @@ class StoreMachine(RuleBasedStateMachine):
                 assert found == session.trajectories.values.get(trace_id)
         for key, state in model.memory.items():
             assert await store.load_memory_state(key, **strong) == state
+
+    async def check_subscriptions(self, store: foldlog.Store) -> None:
+        """A subscription yields of each view what its reader finds, from the start or in parts."""
+        for parts in (1, 3):
+            held: dict[tuple[str, ...], list[foldlog.LogItem]] = {}
+            count, position = 0, None
+            while True:
+                count, before = 0, position
+                async for item in store.subscribe(
+                    ["updates", "steering"], after=before, live=False
+                ):
+                    of_view = held.setdefault((item.kind, *item.keys), [])
+                    if item.was_cleared:
+                        of_view.clear()
+                    else:
+                        of_view.append(item)
+                    count, position = count + 1, item.position
+                    if parts > 1 and count == parts:
+                        break
+                if count < parts or parts == 1:
+                    break
+            for name, session in self.model.sessions.items():
+                for kind, wanted in ("updates", session.updates), ("steering", session.steering):
+                    found = [each.id for each in held.get((kind, name), [])]
+                    assert found == [id for id, _ in wanted.items], (kind, name, parts)

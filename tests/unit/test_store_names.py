@@ -6,9 +6,9 @@ import inspect
 
 import foldlog
 
-MOST = 72
-"""Public names of a store: 70, and `start` and `queues` of workers. A new one is a promise to
-users: raise this only with such a promise.
+MOST = 73
+"""Public names of a store: 70, `start` and `queues` of workers, and `subscribe`. A new one is a
+promise to users: raise this only with such a promise.
 """
 
 

@@ -17,6 +17,7 @@ from foldlog.position import LogPosition
 from foldlog.store.clearing import read_holdings, read_what_can_be, where
 from foldlog.store.ownership import key_named, owned_by
 from foldlog.store.primitives import Primitives
+from foldlog.store.subscribing import Subscription
 from foldlog.subjects import Subject, checked_id
 from foldlog_projections import lineage
 
@@ -100,6 +101,51 @@ class Records(Primitives):
                 async with aclosing(self._scanned(shard, begin, end, only[shard])) as found:
                     async for each in found:
                         yield each
+
+    def subscribe(
+        self,
+        kinds: Sequence[str] | None = None,
+        *,
+        after: LogPosition | None = None,
+        live: bool = True,
+        by_time: bool = False,
+    ) -> Subscription:
+        """Follow the whole log: every record that takes effect in its view, typed, and once.
+
+            async for item in store.subscribe(["updates"], after=position):
+                print(item.keys, item.record)
+
+        A repeat, or a save that came too late, has no effect and is left out, as in every view.
+        Within a shard the order is the log's. What a fork shares is its origin's. Where a view is
+        cleared or erased, an item says so. Its memory is bounded. It survives lost connections.
+
+        Args:
+            kinds: only records of the kinds of these names. None: all.
+            after: only what is behind this position, as `LogItem.position` has it. None: all.
+            live: go on with what comes. Otherwise it ends where the log ends.
+            by_time: of several shards' records, have the older ones first, as far as both are there
+                when they are read. Otherwise one shard comes after the other.
+
+        Returns:
+            What to iterate over with `async for`. It raises LogUnavailable only if it is not live.
+
+        Raises:
+            NotFound: the store has no such kind.
+            UnknownMoment: `after`, or what was read, is not of this log: it was replaced.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        core = self._core
+        wanted = core.kinds if kinds is None else {name: core.kind(name) for name in kinds}
+        found = {
+            kind.family: kind
+            for kind in wanted.values()
+            if kind.of is None and kind.records and not kind.of_storage
+        }
+        if after is not None:
+            self._ends(after, "after")
+        return Subscription(
+            core, found, after, is_everything=kinds is None, live=live, by_time=by_time
+        )
 
     def _ends(self, position: LogPosition | None, field: str) -> list[int]:
         shards = self._core.namespace.shards

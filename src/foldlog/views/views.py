@@ -77,6 +77,7 @@ class Views:
         self.on_read: OnRead | None = None
         self.on_conflict: OnConflict = lambda subject, folded: None
         self.closed: bool = False
+        self.followers: set[asyncio.Event] = set()
         self._log = log
         self._loop = loop
         self._hot = Hot(max_hot_bytes)
@@ -202,6 +203,8 @@ class Views:
         """Have every watcher look at the log again: pushes may have been missed."""
         for view in self._hot:
             view.wake()
+        for each in self.followers:
+            each.set()
 
     @property
     def lag(self) -> int:
@@ -320,6 +323,8 @@ class Views:
     async def close(self) -> None:
         """Forget everything; watchers end with StoreClosed."""
         self.closed = True
+        for each in self.followers:
+            each.set()
         try:
             if self._relief is not None:
                 await asyncio.wait([self._relief])
