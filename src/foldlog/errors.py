@@ -297,12 +297,12 @@ class LogRewound(FoldlogError):
 
 
 class ReadOnlyStore(FoldlogError):
-    """A store of the past takes nothing. `refused`: the method, or the type of the envelope."""
+    """The store only reads. `refused`: the method, or the type of the envelope."""
 
     def __init__(self, refused: str) -> None:
         super().__init__(
-            f"{refused} is refused: this store is of the past, and read-only; save through the "
-            "store that at() was called on"
+            f"{refused} is refused: this store only reads: at() or connect(read_only=True) "
+            "made it; save through another one"
         )
         self.refused = refused
 

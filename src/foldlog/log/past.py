@@ -1,4 +1,4 @@
-"""The log as it was: a port over another log that ends at a moment and takes nothing."""
+"""Ports over another log that take nothing: one of them ends at a moment, the log as it was."""
 
 from __future__ import annotations
 
@@ -18,7 +18,30 @@ from foldlog.position import Reach
 from foldlog.subjects import Branch, Subject
 
 
-class PastLog(Relay):
+class ReadOnlyLog(Relay):
+    """`below`, which it closes: it reads on, and whatever writes raises ReadOnlyStore."""
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        raise ReadOnlyStore(appends[0].drafts[0].type)
+
+    async def restore(
+        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
+    ) -> None:
+        raise ReadOnlyStore("restore")
+
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
+        raise ReadOnlyStore("purge")
+
+    async def accept(self) -> None:
+        raise ReadOnlyStore("accept")
+
+    async def close(self) -> None:
+        await self.below.close()
+
+
+class PastLog(ReadOnlyLog):
     """`below` as of the moment that `resolve` finds when something is first read.
 
     What was cleared since is gone: a subject whose records of that time were purged raises
@@ -121,21 +144,8 @@ class PastLog(Relay):
         """Nothing ever comes."""
         return _unfollow
 
-    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-        raise ReadOnlyStore(appends[0].drafts[0].type)
-
-    async def restore(
-        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
-    ) -> None:
-        raise ReadOnlyStore("restore")
-
-    async def purge(
-        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
-    ) -> None:
-        raise ReadOnlyStore("purge")
-
-    async def accept(self) -> None:
-        raise ReadOnlyStore("accept")
+    async def close(self) -> None:
+        """The log below belongs to its maker."""
 
     async def _reach(self, shard: int) -> Reach:
         return (await self.moment()).position.shards[shard]

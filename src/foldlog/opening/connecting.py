@@ -22,6 +22,7 @@ from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.embedded.layout import Layout
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
+from foldlog.log.past import ReadOnlyLog
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.opening.settings import (
     ARCHIVE_VARIABLE,
@@ -78,6 +79,7 @@ def connect(
     path: str | os.PathLike[str] | None = None,
     namespace: str = "default",
     create: bool = True,
+    read_only: bool = False,
     shards: int = 1,
     durability: Literal["fsync", "relaxed"] = "fsync",
     timeout: float = 5.0,
@@ -112,6 +114,8 @@ def connect(
         namespace: whose data it is. A tenant sees nothing of another's.
         create: False: a data directory or namespace that is not there is a ConfigurationError, and
             nothing is made.
+        read_only: refuse every write by ReadOnlyStore, as `Store.at` does. The store makes nothing
+            that is not there, delivers no spool, takes no snapshots and archives nothing.
         shards: streams among which the namespace's load is spread. Fixed when the namespace is
             made; 1 on an existing one means "as it was made".
         durability: "fsync": an ack means on disk. "relaxed": the embedded server syncs every two
@@ -186,13 +190,14 @@ def connect(
         max_hot_bytes,
         redact,
         kinds,
+        read_only,
     )
     return Connecting(
         Settings(
             url=url,
             path=path,
             namespace=namespace,
-            create=create,
+            create=create and not read_only,
             shards=shards,
             durability=durability,
             timeout=timeout,
@@ -371,8 +376,13 @@ async def _with_archive(settings: Settings, backend: Backend) -> Backend:
 async def _store(settings: Settings, backend: Backend) -> Store:
     """Make the store on a log, which is closed if that fails.
 
-    What waits in the spool is appended first, also by a store that does not degrade.
+    What waits in the spool is appended first, also by a store that does not degrade. One that only
+    reads leaves it, and all else that would write.
     """
+    if settings.options.read_only:
+        log = ReadOnlyLog(backend.log)
+        reading = backend._replace(log=log, snapshots=None, timers=None, archiver=None)
+        return Store(reading, settings.options)
     spool = Spool(settings.place, settings.spool_bytes)
     outbox = Outbox(backend.log, spool, (*KINDS, *settings.options.all_kinds))
     try:

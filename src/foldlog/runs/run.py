@@ -121,7 +121,7 @@ class Run(Ending):
     async def _open(self) -> Self:
         if self._phase != "new":
             raise Misuse("a Run is opened once: store.run() makes another one")
-        if core_of(self._store).past is not None:
+        if core_of(self._store).reads_only:
             raise ReadOnlyStore("run")
         refuse_in_block(core_of(self._store), f"run {self.name!r:.80}")
         wait, restart, redo_from, description = self._open_with

@@ -114,7 +114,7 @@ class Search:
     async def _save(self, scope: Scope, some: list[Lacking], made: list[bytes]) -> None:
         """Have vectors on the log and in the index."""
         found = list(zip(some, made, strict=True))
-        if self._keys.core.past is None:
+        if not self._keys.core.reads_only:
             await self._keys.add_vectors(
                 scope, [(s.key, s.seq, Embedded(s.version, self._model, v)) for s, v in found]
             )

@@ -97,6 +97,7 @@ class Core:
         kinds: the kinds that it knows, by name.
         calls: what its public methods pass.
         past: the log, where it is that of a past moment.
+        reads_only: nothing may be written.
     """
 
     log: Log
@@ -106,8 +107,9 @@ class Core:
         self.options = options
         self.log = log = backend.log
         self.past: PastLog | None = log if isinstance(log, PastLog) else None
+        self.reads_only: bool = options.read_only or self.past is not None
         self.calls: Calls = Calls(
-            degrades=options.on_error == "degrade", is_past=self.past is not None
+            degrades=options.on_error == "degrade", reads_only=self.reads_only
         )
         self.redaction: Redaction = Redaction(options.redact)
         self.kinds: dict[str, Kind[Any]] = {

@@ -115,7 +115,7 @@ class Decisions(Capability):
             >>> await store.load_memory_state("acme:ann:home")
             {'n': 2}
         """
-        if self._core.past is not None:
+        if self._core.reads_only:
             raise ReadOnlyStore("atomic")
         return self._atomic()
 

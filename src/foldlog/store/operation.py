@@ -1,4 +1,5 @@
-"""What every public call passes: the past refuses writes, telemetry measures, failures degrade.
+"""What every public call passes: what only reads refuses writes, telemetry measures, and failures
+degrade.
 
 With `on_error="degrade"` (StateStore specification 2.11: "must not throw") a call that fails writes
 a line, counts, and returns what an empty store would have. An inner call is part of the outer one.
@@ -54,18 +55,18 @@ class Calls:
 
     Args:
         degrades: failures become defaults.
-        is_past: nothing may be written.
+        reads_only: nothing may be written.
 
     Attributes:
-        degrades, is_past: as given.
+        degrades, reads_only: as given.
         measure: is given each call to await, if it is set.
     """
 
-    def __init__(self, *, degrades: bool = False, is_past: bool = False) -> None:
+    def __init__(self, *, degrades: bool = False, reads_only: bool = False) -> None:
         self.failures: Counter[str] = Counter()
         self.measure: Measure | None = None
         self.degrades: bool = degrades
-        self.is_past: bool = is_past
+        self.reads_only: bool = reads_only
 
     async def run(
         self,
@@ -75,7 +76,7 @@ class Calls:
         kwargs: dict[str, Any] | None = None,
     ) -> T:
         """Await a call as this store has it. Cancellation always propagates."""
-        if method.writes and self.is_past:
+        if method.writes and self.reads_only:
             call.close()
             raise ReadOnlyStore(method.name)
         if _is_inside.get():
@@ -149,7 +150,7 @@ def operation(
 
     Args:
         default: makes what a degrading store returns where the call fails. None: it raises.
-        writes: whether a store of the past refuses it.
+        writes: whether a store that only reads refuses it.
         encloses: whether it runs its caller's code, whose calls are measured, too.
         name: what it is called for callers. None: the method's own name.
         prefix: what its name begins with where calls are measured.
@@ -164,7 +165,7 @@ def operation(
         @functools.wraps(method)
         async def call(self: H, *args: P.args, **kwargs: P.kwargs) -> T:
             calls = self._calls
-            if calls.degrades or calls.is_past or calls.measure is not None:
+            if calls.degrades or calls.reads_only or calls.measure is not None:
                 return await calls.run(method(self, *args, **kwargs), about, args, kwargs)
             return await method(self, *args, **kwargs)
 

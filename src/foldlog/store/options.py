@@ -39,10 +39,15 @@ class Options:
     max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES
     redact: Redact | None = None
     kinds: Iterable[Kind[Any]] | None = None
+    read_only: bool = False
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "degrade"):
             raise ConfigurationError(f'on_error is "raise" or "degrade", not {self.on_error!r}')
+        if self.read_only and self.on_error == "degrade":
+            raise ConfigurationError(
+                'read_only=True and on_error="degrade": what only reads has nothing to spool'
+            )
         if self.validate not in ("off", "warn", "strict"):
             raise ConfigurationError(
                 f'validate is "off", "warn" or "strict", not {self.validate!r}'

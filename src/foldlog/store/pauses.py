@@ -76,8 +76,8 @@ class Pauses(Decisions):
         """Consume a pause and return its state. Exactly one caller, in any process, gets it.
 
         Every other caller gets None, as for a token that is missing, expired or consumed. A caller
-        that gets AppendUnknown, or is cancelled, may or may not have consumed it. A store of the
-        past only reads: there the pause waits for every reader.
+        that gets AppendUnknown, or is cancelled, may or may not have consumed it. In a
+        store that only reads, as one of the past, the pause waits for every reader.
 
         Args:
             token: names the pause.
@@ -87,7 +87,7 @@ class Pauses(Decisions):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             AppendUnknown: this call may have consumed the pause.
         """
-        if self._core.past is not None:
+        if self._core.reads_only:
             pause: Pause = (await self._core.read(pauses.kind, token, consistency="strong")).state
             waits = pause.waiting
             if waits is None or _has_expired(self._core, waits):

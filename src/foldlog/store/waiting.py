@@ -276,7 +276,7 @@ class Inbox(Capability):
         refs = [Ref.of(id) for id in ids]
         looked = await asyncio.gather(*(self._look_at(ref, session_id) for ref in refs))
         over = [ref for ref, item in zip(refs, looked, strict=True) if item is None]
-        if over and self._core.past is None:
+        if over and not self._core.reads_only:
             await take_off(self._core, over)
         found = [item for item in looked if item is not None]
         return [replace(each, session_id=listed[each.id] or each.session_id) for each in found]

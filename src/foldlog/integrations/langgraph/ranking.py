@@ -150,7 +150,7 @@ class ByMeaning(_Ranking):
             made = await self._embedded([items[number] for number in some])
             for number, record in zip(some, made, strict=True):
                 vectors[number] = record.vectors
-            if core_of(store).past is None:
+            if not core_of(store).reads_only:
                 records = zip((items[number].labels for number in some), made, strict=True)
                 await self._log.embed(store, by_namespace(records))
         return vectors

@@ -197,7 +197,7 @@ class FoldlogStore(OnStore, BaseStore):
             for number, item in zip(gets, items, strict=True):
                 results[number] = item
         records: list[tuple[Labels, msgspec.Struct]] = []
-        if core_of(store).past is None:
+        if not core_of(store).reads_only:
             records += [(labels, Touched(key)) for labels, key in touched]
         records += [(labels, _record(op)) for (labels, _), op in puts.items()]
         if records:
