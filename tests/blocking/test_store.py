@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import queue
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -260,6 +262,18 @@ def test_close_ends_the_watchers_of_other_threads(store: BlockingStore) -> None:
     for watcher in watchers:
         watcher.join(30)
     assert [seen.get_nowait() for _ in watchers] == ["closed"] * 3
+
+
+def test_a_process_ends_in_peace_that_searched_and_closes_nothing(tmp_path: Path) -> None:
+    program = f"""
+from foldlog.blocking import connect
+from foldlog.scoped import Scope
+store = connect(path={str(tmp_path)!r})
+store.scoped.write(Scope.session("s"), "key", "words")
+print(len(store.scoped.search(Scope.session("s"), "words", 1)))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
 def test_ctrl_c_ends_the_call_and_leaves_the_store(store: BlockingStore) -> None:

@@ -133,7 +133,9 @@ class Indexes:
         self._closed = True
         for scope in self._in_hand():
             async with self.turn(scope):
-                await self._close(scope)
+                if (opened := self._open.pop(scope, None)) is not None:
+                    with opened.index.lock:  # here: a process that ends starts no more threads
+                        opened.index.close()
 
     async def _current(self, scope: Scope, consistency: Consistency, in_file: bool) -> _Opened:
         """Return a scope's index, up to date. Hold its turn."""
