@@ -99,6 +99,33 @@ async def test_another_run_of_the_team_follows_the_first(store: foldlog.Store) -
         assert await again.transcript() == transcript
 
 
+async def test_a_team_inside_a_team_is_part_of_its_state(store: foldlog.Store) -> None:
+    runtime = SingleThreadedAgentRuntime()
+
+    def speaker(name: str, lines: list[str]) -> AssistantAgent:
+        return AssistantAgent(name, model_client=Replay(name, lines, no_halt))
+
+    condition = MaxMessageTermination(5)
+    inner = RoundRobinGroupChat(
+        [speaker("poet", ["roses", "violets"]), speaker("critic", ["better", "good"])],
+        termination_condition=MaxMessageTermination(4),
+        runtime=runtime,
+    )
+    team = RoundRobinGroupChat(
+        [inner, speaker("printer", ["printed", "sold"])],
+        termination_condition=condition,
+        runtime=runtime,
+    )
+    checkpoints = await TeamCheckpoints.attach(store, "r", team, runtime, condition)
+    runtime.start()
+    await checkpoints.run(task="a poem")
+    await runtime.stop_when_idle()
+    listed = await checkpoints.list()
+    assert [each.label for each in listed][0 :: len(listed) - 1] == ["began", "ended"]
+    assert len(listed) == 3
+    assert "poet" in str(await checkpoints.load())
+
+
 async def test_messages_are_heard_while_the_team_runs(store: foldlog.Store) -> None:
     heard, recorded = [], []
     async with attached(store) as checkpoints:
@@ -139,6 +166,31 @@ async def test_a_team_that_was_cancelled_runs_again(
     assert [c.label for c in await checkpoints.list()][-1] == "ended"
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_when_a_cancelled_run_has_ended_its_checkpoints_have(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    token, original, appends = CancellationToken(), store._core.log.append, list[Any]()
+
+    async def append(given: Any, **options: Any) -> Any:
+        appends.append(given)
+        if len(appends) == number:
+            token.cancel()
+            for _ in range(200):  # a slow log
+                await asyncio.sleep(0)
+        return await original(given, **options)
+
+    async with attached(store) as checkpoints:
+        monkeypatch.setattr(store._core.log, "append", append)
+        with pytest.raises(asyncio.CancelledError):
+            await checkpoints.run(task="a poem", cancellation_token=token)
+        async with attached(store) as others:
+            await others.restore()
+            result = await others.run(task="once more")
+    assert result.stop_reason
+    assert [c.label for c in await checkpoints.list()][-1] == "ended"
+
+
 async def test_a_run_that_has_ended_gives_its_result_again(store: foldlog.Store) -> None:
     said = await whole_run(store)
     asked = list[str]()
@@ -166,23 +218,6 @@ async def test_tasks_are_taken_as_the_team_takes_them(store: foldlog.Store) -> N
             task=TextMessage(content="a poem", source="user"), output_task_messages=False
         )
         assert lines_of([m.dump() for m in result.messages])[0][0] == "poet"
-
-
-async def test_a_team_that_was_refused_runs_without_checkpoints(store: foldlog.Store) -> None:
-    runtime = SingleThreadedAgentRuntime()
-    poet, critic = (
-        AssistantAgent(name, model_client=Replay(name, LINES[name], no_halt)) for name in LINES
-    )
-    inner = RoundRobinGroupChat([poet], max_turns=1, runtime=runtime, name="inner")
-    team = RoundRobinGroupChat([inner, critic], max_turns=2, runtime=runtime, name="outer")
-    with pytest.raises(Misuse, match="has a manager"):
-        await TeamCheckpoints.attach(store, "r", team, runtime)
-    runtime.start()
-    async with asyncio.timeout(30):
-        result = await team.run(task="a poem")
-    await runtime.stop_when_idle()
-    assert result.stop_reason == "Maximum number of turns 2 reached."
-    assert await TeamCheckpoints(store, "r").list() == []
 
 
 async def test_a_second_process_cannot_run_the_team(store: foldlog.Store) -> None:

@@ -98,10 +98,15 @@ class Checkpoints:
             AppendConflict: another process writes the checkpoints of this run. Others as
                 `TurnStateContext.complete`.
         """
-        previous = self._last_save
-        self._last_save = asyncio.create_task(self._append(previous, states, label, gone or set()))
+        begun = self._append(self._last_save, states, label, gone or set())
+        self._last_save = asyncio.create_task(begun)
         # It ends also where its caller is cancelled: the next one has to know the version.
         await asyncio.shield(self._last_save)
+
+    async def _end_save(self) -> None:
+        """Wait until the append under way has ended, whatever comes of it."""
+        if self._last_save is not None:
+            await asyncio.wait([self._last_save])
 
     async def _append(
         self,

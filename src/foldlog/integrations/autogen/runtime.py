@@ -107,6 +107,7 @@ class RuntimeCheckpoints(Checkpoints):
             for task in self._answers:
                 task.cancel()
             await asyncio.gather(*self._answers, return_exceptions=True)
+            await self._end_save()
         if self._failure is not None:
             raise self._failure
 

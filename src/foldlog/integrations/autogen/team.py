@@ -50,6 +50,7 @@ class TeamCheckpoints(Checkpoints):
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_first = True
+        self._is_running = False
         self._run: dict[str, Any] = {}
         self._is_restored = False
         self._observed: list[Hooks] = []
@@ -200,7 +201,7 @@ class TeamCheckpoints(Checkpoints):
             await self._begin(given)
         elif not self._run["lengths"]:
             given = self._messages(self._run["task"])  # it was killed before its first turn ended
-        self._is_first = True
+        self._is_first = self._is_running = True
         try:
             async with aclosing(
                 self._team.run_stream(
@@ -218,15 +219,20 @@ class TeamCheckpoints(Checkpoints):
             if self._failure is not None:
                 raise self._failure from error
             raise
+        finally:
+            # Whoever goes on with a run that was cancelled must find all of its checkpoints.
+            self._is_running = False
+            await self._end_save()
 
     # --- hooks -------------------------------------------------------------------------------
 
     async def _register_factory(
         self, type: Any, agent_factory: Any, *, expected_class: Any = None
     ) -> Any:
-        return await self._register(
-            type, observed_factory(agent_factory, self._observe), expected_class=expected_class
-        )
+        # A team registers its agents before it makes any: those that follow are a nested team's.
+        if not self._observed:
+            agent_factory = observed_factory(agent_factory, self._observe)
+        return await self._register(type, agent_factory, expected_class=expected_class)
 
     def _observe(self, agent: Any) -> None:
         # One that takes responses in otherwise, as MagenticOne's, does not select speakers by it.
@@ -279,6 +285,8 @@ class TeamCheckpoints(Checkpoints):
     async def _checkpoint(self, thread: Sequence[Any]) -> None:
         # The response went to all agents at once: wait until each has taken it in.
         await self._idle.wait()
+        if not self._is_running:
+            return
         lengths = [*self._run["lengths"], len(thread)]
         try:
             state = await self._team.save_state()
@@ -329,7 +337,7 @@ def _given(task: Any) -> list[Any]:
     if not given:
         raise ValueError("Task list cannot be empty.")
     if not all(isinstance(each, BaseChatMessage) for each in given):
-        raise ValueError("A task is a string, a BaseChatMessage or a list of BaseChatMessage.")
+        raise ValueError("All messages in task list must be valid BaseChatMessage types")
     return list(given)
 
 
