@@ -26,7 +26,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo build image test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-upstream test-langgraph bench lint types docs docs-serve lock clean
+.PHONY: help setup demo build image test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-upstream bench lint types docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -67,11 +67,9 @@ test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest versions 
 	@$(OLDEST)/bin/python -m pytest tests/integrations --ignore tests/integrations/semantic \
 		-k "not paging_loses_nothing" -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-upstream: $(INTEGRATIONS)/.ready ## A framework's own tests on foldlog; FRAMEWORK=a2a CHECKOUT=DIR, a clone of its repository
-	@$(INTEGRATIONS)/bin/python -m tests.integrations.$(FRAMEWORK).upstream $(CHECKOUT) $(ARGS)
-
-test-langgraph: FRAMEWORK = langgraph
-test-langgraph: test-upstream ## The same with FRAMEWORK=langgraph
+# Needs the network once: pip downloads the source archives of the installed versions into build/upstream.
+test-upstream: $(INTEGRATIONS)/.ready ## The frameworks' own tests on foldlog; FRAMEWORK=langgraph for one
+	@$(INTEGRATIONS)/bin/python -m tests.integrations.upstream $(FRAMEWORK) $(ARGS)
 
 bench: $(BENCH)/.ready ## Measure foldlog beside its peers; ARGS=--quick for all of it, small
 	@benchmarks/peers.sh

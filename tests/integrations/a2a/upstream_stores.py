@@ -1,14 +1,11 @@
 """A pytest plugin: the A2A SDK's stores, in memory and on SQL, are foldlog's.
 
-All that a test makes on SQL shares one log in memory, as it shared one database. With
-FOLDLOG_UPSTREAM=sdk nothing is replaced. FOLDLOG_UPSTREAM_FAILED is a file to which the ids of the
-tests that failed are written.
+All that a test makes on SQL shares its data, as it shared one database.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from itertools import count
 from typing import Any, Final
 
 import a2a.server.cluster as cluster
@@ -20,8 +17,9 @@ import a2a.server.tasks.database_task_store as sql_tasks
 import a2a.server.tasks.inmemory_push_notification_config_store as memory_configs
 import a2a.server.tasks.inmemory_task_store as memory_tasks
 import pytest
+import pytest_asyncio
+from standing_in import IS_OURS, current_store, store_of_test  # noqa: F401 - a fixture
 
-import foldlog
 from foldlog.integrations.a2a import (
     FoldlogPushNotificationConfigStore,
     FoldlogTaskEventStream,
@@ -60,24 +58,21 @@ NOT_OURS: Final = {
 }
 """Tests that are not about a store of tasks, and why."""
 
-_IS_OURS: Final = os.environ.get("FOLDLOG_UPSTREAM") != "sdk"
-_current: list[foldlog.Store] = []
-_failed: set[str] = set()
+_names: Final = count()
 
 
-def log() -> foldlog.Store:
-    """The log of the test that runs."""
-    if not _current:
-        _current.append(foldlog.memory_store())
-    return _current[0]
+@pytest_asyncio.fixture(autouse=True)
+async def store_of_each_test(store_of_test: None) -> None:
+    """Each test has one."""
 
 
 def on_log(ours: Any, *, shared: bool) -> Any:
-    """A class of ours that is made as the SDK's own; on a log of its own, unless it is shared."""
+    """A class of ours that is made as the SDK's own; with data of its own, unless it is shared."""
 
     def init(self: Any, engine: Any = None, **options: Any) -> None:
         named = {"owner_resolver": options["owner_resolver"]} if "owner_resolver" in options else {}
-        ours.__init__(self, log() if shared else foldlog.memory_store(), **named)
+        name = "a2a" if shared else f"a2a-{next(_names)}"
+        ours.__init__(self, current_store(), name=name, **named)
         self.engine = engine
 
     async def initialize(self: Any) -> None:
@@ -94,10 +89,7 @@ VERSIONED: Final = on_log(FoldlogVersionedTaskStore, shared=True)
 STREAM: Final = on_log(FoldlogTaskEventStream, shared=True)
 
 
-def pytest_configure() -> None:
-    """Before any test imports them."""
-    if not _IS_OURS:
-        return
+def stand_in() -> None:
     tasks.InMemoryTaskStore = memory_tasks.InMemoryTaskStore = MEMORY_TASKS
     tasks.DatabaseTaskStore = sql_tasks.DatabaseTaskStore = SQL_TASKS
     for module in (tasks, memory_configs):
@@ -111,32 +103,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for name in (item.name, getattr(item, "originalname", None) or item.name):
-            if reason := NOT_OURS.get(name):
-                item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items if IS_OURS else ():
         double = getattr(getattr(item, "module", None), "VersionedInMemoryTaskStore", VERSIONED)
-        assert not _IS_OURS or double is VERSIONED
+        assert double is VERSIONED
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """The tests of two replicas have doubles in memory, in their conftest."""
-    for plugin in session.config.pluginmanager.get_plugins():
-        if _IS_OURS and hasattr(plugin, "VersionedInMemoryTaskStore"):
+    for plugin in session.config.pluginmanager.get_plugins() if IS_OURS else ():
+        if hasattr(plugin, "VersionedInMemoryTaskStore"):
             plugin.VersionedInMemoryTaskStore = VERSIONED
             plugin.InMemoryTaskEventStream = STREAM
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    _current.clear()
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed:
-        _failed.add(report.nodeid)
-
-
-def pytest_sessionfinish() -> None:
-    if path := os.environ.get("FOLDLOG_UPSTREAM_FAILED"):
-        Path(path).write_text("\n".join(sorted(_failed)), "utf-8")

@@ -1,21 +1,10 @@
-"""Runs agent_framework's own tests: python -m tests.integrations.agent_framework.upstream CHECKOUT
+"""Agent Framework's own tests of checkpoints, and of workflows that have them."""
 
-CHECKOUT is a clone of microsoft/agent-framework, whose own version is what is tested. Nothing of it
-is copied: its tests of checkpoints, and of workflows that have them, run where they lie, with
-FoldlogCheckpointStorage in the place of its storages. Whatever follows the checkout goes to pytest.
-"""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
 from typing import Final
 
-from tests.integrations.upstream import run_pytest
+from tests.integrations.upstream import Suite
 
-PLUGIN: Final = Path(__file__).with_name("upstream_checkpoints.py")
-CORE: Final = "python/packages/core"
-FILES: Final = (
+NAMES: Final = (
     "checkpoint",
     "checkpoint_validation",
     "agent_executor",
@@ -26,14 +15,12 @@ FILES: Final = (
     "workflow",
     "workflow_agent",
 )
-
-
-def main(checkout: str, *arguments: str) -> int:
-    """Run them; return what pytest returns."""
-    core = Path(checkout).resolve() / CORE
-    tests = [f"tests/workflow/test_{name}.py" for name in FILES]
-    return run_pytest(core, *tests, *arguments, plugin=PLUGIN, paths=[core])
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+SUITES: Final = (
+    Suite(
+        "",
+        "python/packages/core",
+        tuple(f"tests/workflow/test_{name}.py" for name in NAMES),
+        "upstream_checkpoints",
+        source=".",
+    ),
+)

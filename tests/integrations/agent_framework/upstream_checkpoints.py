@@ -13,10 +13,8 @@ from typing import Any, Final
 
 import agent_framework
 import agent_framework._workflows._checkpoint as theirs
-import pytest
-from fresh_stores import fresh_store
+from standing_in import IS_OURS, fresh_store
 
-from foldlog.blocking.bridge import StoreThread
 from foldlog.integrations.agent_framework import FoldlogCheckpointStorage
 
 FILES: Final = "looks at the files in which the framework's own storage keeps checkpoints"
@@ -35,7 +33,7 @@ class InMemoryCheckpointStorage(FoldlogCheckpointStorage):
     """In place of theirs: nothing is pickled."""
 
     def __init__(self) -> None:
-        super().__init__("session", _memory(), types=_types)
+        super().__init__("session", fresh_store(), types=_types)
 
 
 class FileCheckpointStorage(FoldlogCheckpointStorage):
@@ -44,7 +42,7 @@ class FileCheckpointStorage(FoldlogCheckpointStorage):
     def __init__(
         self, storage_path: Any, *, allowed_checkpoint_types: Iterable[str] | None = None
     ) -> None:
-        super().__init__("session", _memory(), pickle_types=allowed_checkpoint_types or ())
+        super().__init__("session", fresh_store(), pickle_types=allowed_checkpoint_types or ())
         self._path = Path(storage_path)
 
     async def save(self, checkpoint: Any) -> str:
@@ -57,25 +55,17 @@ class FileCheckpointStorage(FoldlogCheckpointStorage):
         return await super().delete(checkpoint_id)
 
 
-def pytest_configure() -> None:
-    """Before any test imports them."""
+def stand_in() -> None:
     for ours in (InMemoryCheckpointStorage, FileCheckpointStorage):
         for module in (agent_framework, theirs):
             setattr(module, ours.__name__, ours)
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    for item in items:
+    for item in items if IS_OURS else ():
         for ours in (InMemoryCheckpointStorage, FileCheckpointStorage):
             assert getattr(item.module, ours.__name__, ours) is ours
         found = vars(item.module).values()
         _types.update(
             each for each in found if isinstance(each, type) and dataclasses.is_dataclass(each)
         )
-        reason = NOT_OURS.get(getattr(item, "originalname", item.name))
-        if reason is not None:
-            item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _memory() -> StoreThread:
-    return fresh_store()

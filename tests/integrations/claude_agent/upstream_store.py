@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import claude_agent_sdk
-import pytest
 from claude_agent_sdk._internal import session_store
-from fresh_stores import fresh_store
+from standing_in import fresh_store
 
 from foldlog.integrations.claude_agent import FoldlogSessionStore
 
@@ -50,14 +49,6 @@ class InMemorySessionStore(FoldlogSessionStore):
         self.thread.call(lambda store: store.clear(store.log.namespace.name))
 
 
-def pytest_configure() -> None:
-    """Before any test imports it."""
+def stand_in() -> None:
     claude_agent_sdk.InMemorySessionStore = InMemorySessionStore
     session_store.InMemorySessionStore = InMemorySessionStore
-
-
-def pytest_collection_modifyitems(items: list[Any]) -> None:
-    for item in items:
-        reason = NOT_OURS.get(getattr(item, "originalname", item.name))
-        if reason is not None:
-            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,34 +1,23 @@
-"""Runs ADK's own tests on foldlog: python -m tests.integrations.google_adk.upstream CHECKOUT
+"""ADK's own tests of sessions, artifacts and memory.
 
-CHECKOUT is a clone of github.com/google/adk-python. Nothing is fetched, and nothing of it is
-copied: its tests of services run where they lie, with a plugin that puts foldlog's services in
-place of ADK's. Run it where tests/integrations/requirements.in is installed, with
-`sqlalchemy[asyncio]`, `aiosqlite` and `redis`, which the tests import. Whatever follows the
-checkout goes to pytest.
+They import `sqlalchemy[asyncio]`, `aiosqlite` and `redis`.
 """
 
-from __future__ import annotations
-
-import sys
-from pathlib import Path
 from typing import Final
 
-from tests.integrations.upstream import run_pytest
+from tests.integrations.upstream import Suite
 
-PLUGIN: Final = Path(__file__).parent / "upstream_services.py"
-SUITES: Final = (
-    "tests/unittests/sessions/test_session_service.py",
-    "tests/unittests/artifacts/test_artifact_service.py",
-    "tests/unittests/memory/test_in_memory_memory_service.py",
+SUITES: Final = tuple(
+    Suite(
+        "",
+        ".",
+        (f"tests/unittests/{file}",),
+        "upstream_services",
+        arguments=("-o", "asyncio_mode=auto"),
+    )
+    for file in (
+        "sessions/test_session_service.py",
+        "artifacts/test_artifact_service.py",
+        "memory/test_in_memory_memory_service.py",
+    )
 )
-
-
-def main(checkout: str, *arguments: str) -> int:
-    """Run the suites that the checkout has; return what pytest returns."""
-    where = Path(checkout).resolve()
-    found = [suite for suite in SUITES if (where / suite).exists()]
-    return run_pytest(where, *found, "-o", "asyncio_mode=auto", *arguments, plugin=PLUGIN)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

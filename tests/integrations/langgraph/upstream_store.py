@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import langgraph.store.memory
 import pytest
-from fresh_stores import fresh_store
+from standing_in import IS_OURS, fresh_store
 
 from foldlog.integrations.langgraph import FoldlogStore
 
@@ -21,7 +21,7 @@ except ImportError:  # the suite at hand does without
 else:
     sqlite = langgraph.store.sqlite
 
-SQLITE: Final = ("checkpoint-sqlite", "tests", "test_store.py")
+TABLES: Final = "test_vector_store_initialization"
 REPLACED: Final = ("InMemoryStore", "SqliteStore", "AsyncSqliteStore")
 OF_SQL: Final = "tests SQLite's own SQL"
 NOT_OURS: Final = {
@@ -30,7 +30,6 @@ NOT_OURS: Final = {
     "test_list_namespaces_prefix_uses_indexable_condition": OF_SQL,
     "test_nonnull_migrations": OF_SQL,
     "test_sql_injection_vulnerability": "no SQL is made of filters: fields may have any name",
-    "test_vector_store_initialization": "looks for SQLite's tables",
 }
 """Tests of the SQLite suite that are not about a store, and why."""
 
@@ -88,8 +87,7 @@ class AsyncSqliteStore(FoldlogStore):
         await self.astop_ttl_sweeper()
 
 
-def pytest_configure() -> None:
-    """Before any test imports them."""
+def stand_in() -> None:
     langgraph.store.memory.InMemoryStore = InMemoryStore
     if sqlite is not None:
         sqlite.SqliteStore = SqliteStore
@@ -98,15 +96,11 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in items:
+        if item.name == TABLES and hasattr(item.module, "SqliteStore"):
+            item.add_marker(pytest.mark.skip(reason=OF_SQL))
+    for item in items if IS_OURS else ():
         used = [getattr(item.module, name, None) for name in REPLACED]
         assert all(each is None or issubclass(each, FoldlogStore) for each in used)
-        reason = NOT_OURS.get(getattr(item, "originalname", item.name))
-        if reason is not None and item.path.parts[-3:] == SQLITE:
-            item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _same(store: Any) -> Any:
-    return store
 
 
 @contextmanager

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import agents.memory
 import agents.memory.sqlite_session
-import pytest
-from fresh_stores import fresh_store
+from standing_in import IS_OURS, fresh_store
 
 import agents
 from foldlog.blocking.bridge import StoreThread
@@ -75,8 +74,7 @@ class ListSession(SQLiteSession):
         return [each.body for each in found]
 
 
-def pytest_configure() -> None:
-    """Before any test imports them."""
+def stand_in() -> None:
     import tests.utils.simple_session
 
     tests.utils.simple_session.SimpleListSession = ListSession  # type: ignore[misc]
@@ -85,14 +83,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    for item in items:
+    for item in items if IS_OURS else ():
         for ours in (SQLiteSession, ListSession):
             theirs = ours.__name__.replace("List", "SimpleList")
             assert getattr(item.module, theirs, ours) is ours
-        reason = NOT_OURS.get(getattr(item, "originalname", item.name))
-        if reason is not None:
-            item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _same(store: Any) -> Any:
-    return store
