@@ -131,8 +131,9 @@ class Subscription:
                 followers.add(wake)
                 following.callback(followers.discard, wake)
                 log = self._core.forked_log
+                families: Sequence[str | None] = self._families or (None,)
                 for shard in range(log.namespace.shards):
-                    for family in self._families or [None]:
+                    for family in families:
                         every = Branch(log.namespace.wildcard(shard, family), shard)
                         unfollow = await log.follow(every, functools.partial(_set, wake))
                         following.push_async_callback(unfollow)
