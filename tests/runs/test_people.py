@@ -280,6 +280,7 @@ async def test_a_run_that_does_not_wait_is_one_entry_and_goes_on(store: foldlog.
     assert await status(store) == "PAUSED"
     [item] = await store.waiting()
     assert item.kind == "question"
+    assert item.id == paused.value.id
     with pytest.raises(RunPaused):
         async with store.run(R, session_id=S) as run:
             await run.ask("buy", "Buy?", wait=0)

@@ -278,6 +278,20 @@ async def test_steps_within_steps_and_usage(store: foldlog.Store) -> None:
             run.usage(input_tokens=1)
 
 
+async def test_a_run_says_in_which_of_its_steps_it_is_asked(store: foldlog.Store) -> None:
+    async with store.run(R, session_id=S) as run, store.run("other", session_id=S) as other:
+
+        async def inner() -> list[str]:
+            return [run.within, other.within]
+
+        async def outer() -> list[list[str]]:
+            return [await run.step("inner", inner), [run.within, other.within]]
+
+        assert await run.step("outer", outer) == [["inner", ""], ["outer", ""]]
+        assert run.within == ""
+        assert run.store is store
+
+
 async def test_a_run_within_a_step_is_cancelled_with_it(store: foldlog.Store) -> None:
     async with store.run(R, session_id=S) as run:
 

@@ -74,7 +74,7 @@ class Asking:
             if expires is not None and now >= expires:
                 return await self._expired(asked, default)
             if gives_up is not None and now >= gives_up:
-                raise RunPaused(*self._run, name, question)
+                raise RunPaused(*self._run, name, question, self._ref(asked).id)
             ends = min(at for at in (expires, gives_up, now + _LOOKS_EVERY) if at is not None)
             await self._orders.moved(ends - now)
 

@@ -73,17 +73,18 @@ class RunCancelled(_OfRun):
 
 
 class RunPaused(_OfRun):
-    """The run waits for a person and lets go: `store.waiting()` lists the question `step`.
+    """The run waits for a person and lets go: `store.waiting()` lists the question `step` as `id`.
 
     Opening the run again comes to the same place, and goes on once there is an answer.
     """
 
-    def __init__(self, session_id: str, run: str, step: str, question: Any) -> None:
+    def __init__(self, session_id: str, run: str, step: str, question: Any, id: str = "") -> None:
         super().__init__(
             session_id, run, f"waits for an answer to {step!r:.80}: store.waiting() lists it"
         )
         self.step = step
         self.question = question
+        self.id = id
 
 
 class RunHandedOn(RunPaused):
@@ -98,6 +99,7 @@ class RunHandedOn(RunPaused):
         _OfRun.__init__(self, session_id, run, f"lets go of its worker: {why}")
         self.step: str = step
         self.question: Any = None
+        self.id: str = ""
         self.awaits: tuple[str, ...] = awaits
 
 

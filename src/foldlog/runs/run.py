@@ -112,6 +112,16 @@ class Run(Ending):
         """
         return self._tenure.token
 
+    @property
+    def within(self) -> str:
+        """The name of the step of this run in which this is read; "" outside of steps.
+
+        What is recorded under a name that counts, counts by this: a step that is done is not
+        called again, and what is counted in it, neither.
+        """
+        step = doing.get()
+        return step.step if step is not None and step.run is self._tenure else ""
+
     def __await__(self) -> Generator[Any, None, Self]:
         return self._open().__await__()
 
