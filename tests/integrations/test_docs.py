@@ -25,9 +25,12 @@ PAGES = {
     "openai_agents": "guides/frameworks/openai_agents.md",
     "pydantic_ai": "guides/frameworks/pydantic_ai.md",
 }
+DURABLE = dict.fromkeys(["pydantic_ai"], "guides/durable-agents.md")
+"""The frameworks that have a tab there."""
+
 PROGRAMS = [
     pytest.param(name, *pair, id=pair[0].name)
-    for name, page in PAGES.items()
+    for name, page in [*PAGES.items(), *DURABLE.items()]
     for pair in with_outputs(page, f"needs-{name.replace('_', '-')}")
 ]
 

@@ -1,8 +1,9 @@
-"""Conversations of Pydantic AI on foldlog: a conversation is a session of the store.
+"""Pydantic AI on foldlog: a conversation is a session of the store, and an agent goes on in a run.
 
-    from foldlog.integrations.pydantic_ai import FoldlogConversationStore
+    from foldlog.integrations.pydantic_ai import FoldlogConversationStore, FoldlogDurability
 
-The contract is `pydantic_ai.conversation_store.ConversationStore`, 2.66 and later:
+The contracts are `pydantic_ai.conversation_store.ConversationStore` and `pydantic_ai.durable_exec`,
+2.68 and later:
 https://github.com/pydantic/pydantic-ai/blob/main/pydantic_ai_slim/pydantic_ai/conversation_store.py
 """
 
@@ -13,7 +14,9 @@ try:
 except ModuleNotFoundError as _error:
     raise _not_installed("pydantic-ai", _error) from _error
 
+from foldlog.integrations.pydantic_ai.durability import FoldlogDurability
+from foldlog.integrations.pydantic_ai.operations import StepOptions
 from foldlog.integrations.pydantic_ai.saving import follow
 from foldlog.integrations.pydantic_ai.store import FoldlogConversationStore
 
-__all__ = ["FoldlogConversationStore", "follow"]
+__all__ = ["FoldlogConversationStore", "FoldlogDurability", "StepOptions", "follow"]
