@@ -91,6 +91,27 @@ def test_work_goes_to_who_has_most_room_and_knows_it() -> None:
     assert q.waits() == ["e"]
 
 
+def test_it_says_since_when_a_run_waits_is_had_and_has_failed() -> None:
+    q = Queues()
+    q.say(run("a"))
+    times = []
+    for record in (offer("w", 1), Returned("s", "a", "w"), left("a", failed=True), run("a")):
+        [entry] = [*q.state.entries(), *q.state.failed.values()]
+        times.append(entry.since)
+        q.now += 1.0
+        q.say(record)
+    assert times == [1_000.0, 1_001.0, 1_002.0, 1_003.0]
+
+
+def test_who_reads_what_waits_on_another_thread_is_not_disturbed() -> None:
+    q = Queues()
+    q.say(run("a"), run("b"), run("c", function="g"))
+    waits = q.state.waits("q")
+    read = [next(waits).run]
+    q.say(run("d"), run("e", priority=1), run("f", function="h"), offer("w", 1))
+    assert {*read, *(each.run for each in waits)} >= {"a", "b", "c"}
+
+
 def test_a_queue_is_held_to_its_limits() -> None:
     q = Queues()
     q.say(offer("w", 9), Limited("q", at_once=2), *map(run, "abc"))

@@ -111,6 +111,7 @@ class Ticked(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct):
     """A run in a queue. `process` has it; "" while it waits. `n` says how long, in records.
 
+    `since`: since when it waits, or that process has it, or it has failed, in Unix seconds.
     `again`: it was added since a worker has it.
     """
 
@@ -150,11 +151,15 @@ class State(EqualByBytes):
 
     def entries(self) -> Iterator[Entry]:
         """What waits, and what a worker has."""
-        for lanes in self.waiting.values():
-            for by_priority in lanes.values():
-                for entries in by_priority.values():
-                    yield from entries.values()
+        for queue in self.waiting:
+            yield from self.waits(queue)
         yield from self.held.values()
+
+    def waits(self, queue: str) -> Iterator[Entry]:
+        """What waits in a queue. Lists, since metrics are collected on another thread."""
+        for by_priority in list(self.waiting.get(queue, {}).values()):
+            for entries in list(by_priority.values()):
+                yield from list(entries.values())
 
     def has(self, id: str) -> bool:
         """Whether a run is in a queue, or has failed."""
@@ -243,6 +248,7 @@ def _leave(state: State, id: str, failed: bool, process: str) -> None:
     if entry is None:
         return
     if failed:
+        entry.since = state.now
         state.failed[id] = entry
     elif entry.again:
         entry.again, entry.n, entry.since = False, state.n, state.now
@@ -252,6 +258,7 @@ def _leave(state: State, id: str, failed: bool, process: str) -> None:
 def _return(state: State, id: str, process: str) -> None:
     entry = _let_go(state, id) if _has(state, process, id) else None
     if entry is not None:
+        entry.since = state.now
         _put(state, id, entry)
 
 
@@ -261,7 +268,7 @@ def _has(state: State, process: str, id: str) -> bool:
 
 
 def _hold(state: State, id: str, entry: Entry, process: str) -> None:
-    entry.process = process
+    entry.process, entry.since = process, state.now
     state.held[id] = entry
     for mark in _marks(entry):
         state.busy[mark] = state.busy.get(mark, 0) + 1
@@ -388,6 +395,7 @@ def _give(state: State, id: str, entry: Entry, process: str, limit: Limited) -> 
 
 kind: Final = Kind(
     "queues",
+    version=2,
     keys=("shard",),
     records={
         ADDED: Added,

@@ -13,29 +13,22 @@ from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json, print_nothing, printable, table
 
 if TYPE_CHECKING:
-    from foldlog.runs.queues import AtWork, FailedRun, Queue
+    from foldlog.runs import AtWork, FailedRun, Queue
     from foldlog_projections.runs.schedules import Scheduled
 
 
 @command
 async def queues(target: Target) -> None:
     """Show queues, workers, schedules, and runs that failed."""
+    from foldlog.runs.queues import described
+
     async with target.connect() as store:
         asked = store.queues
+        if target.json:
+            print_json(await described(asked))
+            return
         found, workers = await asked.all(), await asked.workers()
         schedules, failed = await asked.schedules(), await asked.failed()
-    if target.json:
-        print_json(
-            {
-                "queues": [each._asdict() for each in found],
-                "workers": [each._asdict() for each in workers],
-                "schedules": [
-                    {name: getattr(each, name) for name in _OF_SCHEDULE} for each in schedules
-                ],
-                "failed": [each._asdict() for each in failed],
-            }
-        )
-        return
     if not (found or workers or schedules or failed):
         print_nothing("no queues, workers or schedules")
         return
@@ -47,9 +40,6 @@ async def queues(target: Target) -> None:
         _show_schedules(schedules)
     if failed:
         _show_failed(failed)
-
-
-_OF_SCHEDULE = ("name", "cron", "zone", "function", "queue", "session_id", "next", "catch_up")
 
 
 def _show_queues(found: list[Queue]) -> None:

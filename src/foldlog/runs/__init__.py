@@ -17,8 +17,9 @@ from foldlog.runs.errors import (
     WorkerLost,
 )
 from foldlog.runs.functions import Durable, durable
-from foldlog.runs.queues import AtWork, FailedRun, Queue, Queues
+from foldlog.runs.queues import Queues
 from foldlog.runs.run import Run
+from foldlog.runs.standing import AtWork, FailedRun, Queue, RunAtWork
 from foldlog.runs.starting import Handle
 from foldlog.runs.worker import Worker
 from foldlog_projections.runs.runs import Step, Usage
@@ -34,6 +35,7 @@ __all__ = [
     "Queues",
     "ResultMissing",
     "Run",
+    "RunAtWork",
     "RunBusy",
     "RunCancelled",
     "RunEnded",

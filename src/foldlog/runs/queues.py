@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from foldlog import codec
+from foldlog.batches import side_by_side
 from foldlog.errors import Misuse, NotFound
 from foldlog.models import TaskStatus
 from foldlog.runs.functions import Durable, given_to
 from foldlog.runs.results import StepRedaction
 from foldlog.runs.schedules import first, schedules_key
+from foldlog.runs.standing import AtWork, FailedRun, Queue, joined, queues_of, run_of, workers_of
 from foldlog.runs.starting import Handle, wake_at
 from foldlog.runs.tenure import Turn, decide_on_run
 from foldlog.sessions import lifecycle
@@ -24,74 +26,10 @@ from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.subjects import checked_id
 from foldlog_projections.runs import queues, schedules
-from foldlog_projections.runs.queues import Limited, State
+from foldlog_projections.runs.queues import Entry, Limited, State
 from foldlog_projections.runs.schedules import Scheduled, Unscheduled
 
 T = TypeVar("T")
-
-
-class Queue(NamedTuple):
-    """A queue as it stands.
-
-    Attributes:
-        name: its name.
-        waiting: how many runs wait in it.
-        oldest: since when the oldest of them waits, in UTC; None: none does.
-        held: how many of its runs workers have.
-        paused: whether none begins.
-        at_once: how many may go on at once; None: as many as workers take.
-        per_key: how many of one key; None: as many as come.
-        rate: how many may begin in `seconds`; None: as many as come.
-        seconds: the time in which `rate` counts.
-    """
-
-    name: str
-    waiting: int
-    oldest: dt.datetime | None
-    held: int
-    paused: bool
-    at_once: int | None
-    per_key: int | None
-    rate: int | None
-    seconds: float
-
-
-class AtWork(NamedTuple):
-    """A worker.
-
-    Attributes:
-        process: the id under which it says that it lives.
-        host: the name of its machine.
-        pid: its process there.
-        slots: how many runs it takes at once; 0: it ends.
-        functions: what it knows.
-        runs: what it has now: sessions and runs.
-    """
-
-    process: str
-    host: str
-    pid: int
-    slots: int
-    functions: tuple[str, ...]
-    runs: list[tuple[str, str]]
-
-
-class FailedRun(NamedTuple):
-    """A run that has failed.
-
-    Attributes:
-        session_id: its session.
-        id: its id there.
-        function: what it did.
-        queue: where it waited.
-        error: why it has failed.
-    """
-
-    session_id: str
-    id: str
-    function: str
-    queue: str
-    error: str
 
 
 class Queues(Capability):
@@ -105,17 +43,14 @@ class Queues(Capability):
 
     @operation()
     async def all(self) -> list[Queue]:
-        """Return the queues in which something waits or goes on, or that have limits, by name.
+        """Return the queues in which something waits, goes on or failed, or that have limits.
+
+        They are in the order of their names.
 
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        found: dict[str, Queue] = {}
-        for each in await self._read(_queues):
-            for queue in each:
-                known = found.get(queue.name)
-                found[queue.name] = queue if known is None else _sum(known, queue)
-        return [found[name] for name in sorted(found)]
+        return joined(await self._read(queues_of))
 
     @operation()
     async def workers(self) -> list[AtWork]:
@@ -127,32 +62,39 @@ class Queues(Capability):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         found: dict[str, AtWork] = {}
-        for each in await self._read(_workers):
+        for each in await self._read(workers_of):
             for worker in each:
                 known = found.setdefault(worker.process, worker)
                 if known is not worker:
                     known.runs.extend(worker.runs)
+        for worker in found.values():
+            worker.runs.sort(key=lambda each: each.since)
         return list(found.values())
 
     @operation()
-    async def failed(self, queue: str | None = None) -> list[FailedRun]:
+    async def failed(
+        self, queue: str | None = None, *, limit: int | None = None
+    ) -> list[FailedRun]:
         """Return the runs that have failed, after their attempts, and were not sent again.
+
+        The last one to fail comes first.
 
         Args:
             queue: only those of one queue. None: of all.
+            limit: how many at most. None: all.
 
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        found: list[FailedRun] = []
-        for entries in await self._read(lambda state: [*state.failed.values()]):
-            for each in entries:
-                if queue in (None, each.queue):
-                    tasks = await self._store.list_tasks(each.session_id)
-                    errors = [t.error or "" for t in tasks if t.task_id == each.run]
-                    of_run = each.session_id, each.run, each.function, each.queue
-                    found.append(FailedRun(*of_run, errors[0] if errors else ""))
-        return found
+        of_shards = await self._read(lambda state: [*state.failed.values()])
+        found = [e for entries in of_shards for e in entries if queue in (None, e.queue)]
+        found.sort(key=lambda each: each.since, reverse=True)
+        return await side_by_side(found[:limit], self._failed)
+
+    async def _failed(self, entry: Entry) -> FailedRun:
+        tasks = await self._store.list_tasks(entry.session_id)
+        error = next((each.error for each in tasks if each.task_id == entry.run), None)
+        return FailedRun(*run_of(entry), error or "")
 
     @operation(writes=True)
     async def send_again(self, id: str, *, session_id: str | None = None) -> None:
@@ -351,48 +293,32 @@ class Queues(Capability):
         return [await view(key, select, consistency="strong") for key in self._keys]
 
 
-def _queues(state: State) -> list[Queue]:
-    names = {*state.waiting, *state.limits, *(each.queue for each in state.held.values())}
-    found = []
-    for name in names:
-        limit = state.limits.get(name) or Limited(name)
-        waits = [each.since for each in state.entries() if each.queue == name and not each.process]
-        oldest = dt.datetime.fromtimestamp(min(waits), dt.UTC) if waits else None
-        held = state.busy.get(f"queue {name}", 0)
-        found.append(
-            Queue(
-                name,
-                len(waits),
-                oldest,
-                held,
-                limit.paused,
-                limit.at_once,
-                limit.per_key,
-                limit.rate,
-                limit.seconds,
-            )
-        )
-    return found
+async def described(asked: Queues, *, failed: int | None = None) -> dict[str, list[Any]]:
+    """Queues, workers, schedules and failed runs, as the shell and the page show them.
+
+    Args:
+        failed: as the limit of `Queues.failed`.
+
+    Errors as `Queues.all`.
+    """
+    schedules = await asked.schedules()
+    return {
+        "queues": await asked.all(),
+        "workers": await asked.workers(),
+        "schedules": [{name: getattr(each, name) for name in _OF_SCHEDULE} for each in schedules],
+        "failed": await asked.failed(limit=failed),
+    }
 
 
-def _sum(one: Queue, another: Queue) -> Queue:
-    times = [each for each in (one.oldest, another.oldest) if each is not None]
-    return one._replace(
-        waiting=one.waiting + another.waiting,
-        held=one.held + another.held,
-        oldest=min(times, default=None),
-    )
+_OF_SCHEDULE: Final = (
+    *("name", "cron", "zone", "function", "queue", "session_id", "next", "catch_up"),
+)
 
 
-def _workers(state: State) -> list[AtWork]:
-    return [
-        AtWork(
-            process,
-            each.host,
-            each.pid,
-            each.slots,
-            each.functions,
-            [(entry.session_id, entry.run) for entry in state.of(process).values()],
-        )
-        for process, each in state.workers.items()
-    ]
+def in_memory(store: BaseStore) -> list[Queue] | None:
+    """Return what `Queues.all` does, on any thread; None if not all is in memory."""
+    core = core_of(store)
+    keys = [list_key(core, shard, queues.kind) for shard in range(core.namespace.shards)]
+    views = [core.hot_views.peek(key.kind, core.subject_of(key)) for key in keys]
+    known = [queues_of(view.folded.state) for view in views if view is not None]
+    return joined(known) if len(known) == len(keys) else None
