@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from foldlog import Message, kinds
 from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.models import SteeringEvent, SteeringEventType
-from tests.ui.conftest import CHROMIUM, serving
+from foldlog.runs import Run
+from tests.ui.conftest import CHROMIUM, Served, serving
+from tests.workers.working import queues_are, working
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs/images/page"
@@ -40,21 +43,31 @@ async def take(directory: Path) -> None:
             await session.update_context(
                 llm_context={"goal": "an outing by bus", "budget_eur": 300}
             )
-        async with serving(store, user="mira") as served, async_playwright() as playwright:
-            browser = await playwright.chromium.launch(
-                executable_path=CHROMIUM, args=["--no-sandbox"]
-            )
-            for scheme in ("light", "dark"):
-                for size, (width, height) in SIZES.items():
-                    page = await browser.new_page(
-                        viewport={"width": width, "height": height},
-                        color_scheme=scheme,
-                        reduced_motion="reduce",
-                    )
-                    await page.goto(f"{served.url}/?token={served.token}")
-                    await views(page, directory, f"{size}-{scheme}", str(at))
-                    await page.close()
-            await browser.close()
+        async with serving(store, user="mira") as served:
+            await in_all_sizes(served, lambda page, end: views(page, directory, end, str(at)))
+    async with (
+        foldlog.memory_store() as store,
+        at_work(store),
+        serving(store, user="mira") as served,
+    ):
+        await in_all_sizes(served, lambda page, end: shoot(page, directory, end, *QUEUES))
+
+
+async def in_all_sizes(served: Served, take: Callable[[Page, str], Awaitable[None]]) -> None:
+    """Show the page in each size, light and dark."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            for size, (width, height) in SIZES.items():
+                page = await browser.new_page(
+                    viewport={"width": width, "height": height},
+                    color_scheme=scheme,
+                    reduced_motion="reduce",
+                )
+                await page.goto(f"{served.url}/?token={served.token}")
+                await take(page, f"{size}-{scheme}")
+                await page.close()
+        await browser.close()
 
 
 async def book(store: foldlog.Store) -> None:
@@ -104,33 +117,72 @@ async def book(store: foldlog.Store) -> None:
             await run.step("buy", buy, 7, "window", kind="tool", retries=1, pause=0.05)
 
 
+@asynccontextmanager
+async def at_work(store: foldlog.Store) -> AsyncIterator[None]:
+    """Workers with runs under way, runs that wait, one that sleeps, and two that have failed."""
+
+    @foldlog.durable(queue="research", attempts=1)
+    async def research(run: Run, topic: str) -> None:
+        if topic.startswith("sleep"):
+            await run.sleep(hours=2)
+        if topic.startswith("fail"):
+            raise ConnectionError("the library does not answer: 503 Service Unavailable")
+        await run.step("read", asyncio.Event().wait, repeatable=True)
+
+    @foldlog.durable(queue="mail")
+    async def remind(run: Run, text: str) -> None:
+        """Begins by a schedule only."""
+
+    for name, topic in [
+        ("hotels-in-oslo", "fail"),
+        ("trains-to-bergen", "fail"),
+        ("fjords", "sleep"),
+        ("museums", "work"),
+        ("restaurants-with-a-view", "work"),
+        ("weather-on-friday", "work"),
+    ]:
+        await store.start(research, topic, id=name)
+    for number in range(3):
+        await store.start(remind, "stretch", id=f"mail-{number}", session_id="newsletter")
+    await store.queues.limit("research", at_once=2, per_key=1)
+    await store.queues.pause("mail")
+    await store.queues.schedule("daily", "30 9 * * 1-5", remind, "stand up", zone="Europe/Oslo")
+    async with working(store, research, remind, slots=8):
+        await queues_are(store, lambda state: (len(state.failed), len(state.held)) == (2, 2))
+        yield
+
+
 async def views(page: Page, directory: Path, end: str, at: str) -> None:
     """Take the pictures of one size and scheme."""
-
-    async def shoot(name: str, address: str, wait: str) -> None:
-        path = directory / f"{name}-{end}.png"
-        if directory == DOCS and f"page/{path.name}" not in SHOWN:
-            return
-        await page.evaluate("address => { location.hash = address }", address)
-        await page.wait_for_selector(wait)
-        if "session/" in address:
-            await page.wait_for_selector(".live[data-state=live]")
-        await page.evaluate(
-            "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
-        )
-        await page.screenshot(path=path)
-
     run = f"#/session/{scene.SESSION}"
-    await shoot("sessions", "#/", ".sessions li")
-    await shoot("conversation", run, ".turn img, .turn")
-    await shoot("timeline", f"{run}?tab=timeline", ".event")
-    await shoot("moment", f"{run}?tab=timeline&at={at}", ".event[aria-current]")
-    if "wide" not in end:
-        await shoot("state", f"{run}?tab=state&at={at}", ".now h2")
-    await shoot("story", f"#/session/{BOOKED}", ".turn .more")
-    await shoot("waterfall", f"#/session/{BOOKED}?tab=waterfall", ".span")
-    await shoot("waiting", "#/waiting", ".waits")
-    await shoot("compare", f"#/compare?a={scene.SESSION}&b=club-outing-by-bus", ".differences li")
+    for shown in (
+        ("sessions", "#/", ".sessions li"),
+        ("conversation", run, ".turn img, .turn"),
+        ("timeline", f"{run}?tab=timeline", ".event"),
+        ("moment", f"{run}?tab=timeline&at={at}", ".event[aria-current]"),
+        *([("state", f"{run}?tab=state&at={at}", ".now h2")] if "wide" not in end else []),
+        ("story", f"#/session/{BOOKED}", ".turn .more"),
+        ("waterfall", f"#/session/{BOOKED}?tab=waterfall", ".span"),
+        ("waiting", "#/waiting", ".waits"),
+        ("compare", f"#/compare?a={scene.SESSION}&b=club-outing-by-bus", ".differences li"),
+    ):
+        await shoot(page, directory, end, *shown)
+
+
+QUEUES = "queues", "#/queues", ".queues td"
+
+
+async def shoot(page: Page, directory: Path, end: str, name: str, address: str, wait: str) -> None:
+    """Take one picture."""
+    path = directory / f"{name}-{end}.png"
+    if directory == DOCS and f"page/{path.name}" not in SHOWN:
+        return
+    await page.evaluate("address => { location.hash = address }", address)
+    await page.wait_for_selector(wait)
+    if "session/" in address:
+        await page.wait_for_selector(".live[data-state=live]")
+    await page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    await page.screenshot(path=path)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ async def test_a_read_only_page_refuses_every_write(
     await task(store, "s", "t")
     before = await store.position()
     async with client_of(store, read_only=True) as client:
-        for name in ("answer", "steer", "fork", "feedback"):
+        for name in ("answer", "steer", "fork", "feedback", "queue"):
             response = await client.post(f"/api/{name}", json={})
             assert response.status_code == 403, name
         assert (await client.get("/api/about")).json()["read_only"] is True

@@ -11,8 +11,8 @@ FILES = sorted(path for path in STATIC.rglob("*") if path.is_file())
 MODULES = [path for path in FILES if path.suffix == ".js"]
 
 
-def test_it_is_at_most_3500_lines() -> None:
-    assert sum(len(path.read_text("utf-8").splitlines()) for path in FILES) <= 3_500
+def test_it_is_at_most_3600_lines() -> None:
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in FILES) <= 3_600
 
 
 def test_its_reactive_core_is_at_most_200_lines() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import foldlog
@@ -33,3 +33,17 @@ async def queues_are(store: foldlog.Store, which: Callable[[queues.State], bool]
             async for _ in advances:
                 if await store.view(key, which, consistency="strong"):
                     return
+
+
+@asynccontextmanager
+async def working(
+    store: foldlog.Store, *functions: foldlog.Durable[..., Any], slots: int = 64
+) -> AsyncIterator[None]:
+    """Have a worker work beside the block, and then cancel it with what it has."""
+    work = foldlog.Worker(store, functions, slots=slots).run()
+    task = asyncio.create_task(work, name="worker")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

@@ -1,4 +1,4 @@
-"""What `/api/` does on a POST: answer, steer, fork, and say what one thinks of a trace."""
+"""What `/api/` does on a POST: answer, steer, fork, judge a trace, and operate queues."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Acting:
                 said = {"id": id, "decision": answered.decision, "by": user}
                 if answered.kind is WaitingKind.QUESTION:
                     said["answer"] = given
-                await self._note(session, "ui.answered", said)
+                await self._note(f"session:{session}", "ui.answered", said)
             return answered
 
         try:
@@ -81,7 +81,8 @@ class Acting:
         body = await asked.body(request)
         origin, at = body.text("session_id"), body.optional("at")
         made = await self._store.fork(origin, at=asked.moment(at), to=body.optional("to"))
-        await self._note(made, "ui.forked", {"origin": origin, "at": at, "by": _user(request)})
+        said = {"origin": origin, "at": at, "by": _user(request)}
+        await self._note(f"session:{made}", "ui.forked", said)
         return answer({"session_id": made}, 201)
 
     async def feedback(self, request: Request) -> Response:
@@ -95,9 +96,30 @@ class Acting:
         )
         return answer({"saved": True}, 201)
 
-    async def _note(self, session_id: str, kind: str, payload: dict[str, Any]) -> None:
-        """Who did it, in the session's audit trail: what the store's own records do not name."""
-        trace = f"session:{session_id}"
+    async def queue(self, request: Request) -> Response:
+        """Pause a queue or let it go on, send a run again that failed, or end a schedule."""
+        body = await asked.body(request)
+        doing, name, queues = body.text("doing"), body.text("name"), self._store.queues
+        trail = f"queue:{name}"
+        match doing:
+            case "pause":
+                await queues.pause(name)
+            case "resume":
+                await queues.resume(name)
+            case "send-again":
+                session = body.optional("session_id") or name
+                await queues.send_again(name, session_id=session)
+                trail = f"session:{session}"
+            case "unschedule":
+                await queues.unschedule(name)
+                trail = f"schedule:{name}"
+            case _:
+                raise Refused(400, f"doing is one of {', '.join(asked.DOING)}")
+        await self._note(trail, "ui.queue", {"doing": doing, "name": name, "by": _user(request)})
+        return answer({"done": True})
+
+    async def _note(self, trace: str, kind: str, payload: dict[str, Any]) -> None:
+        """Who did it, in an audit trail: what the store's own records do not name."""
         event = StoredEvent(trace, time.time(), kind, None, None, payload)
         await self._store.save_event(event)
 

@@ -65,9 +65,9 @@ def make_app(store: Store, access: Access) -> Starlette:
     reading, acting = Reading(store, access), Acting(store)
     reads = (
         *("about", "sessions", "session", "records", "record", "events", "waiting"),
-        *("artifact", "share"),
+        *("queues", "artifact", "share"),
     )
-    writes = ("answer", "steer", "fork", "feedback")
+    writes = ("answer", "steer", "fork", "feedback", "queue")
     routes = [
         Route("/", _index),
         Route("/static/{path:path}", _static),

@@ -16,6 +16,9 @@ from foldlog.ui.run import Run
 MAX_BODY: Final = 1_000_000
 """Bytes of a request."""
 
+DOING: Final = ("pause", "resume", "send-again", "unschedule")
+"""What is done to queues."""
+
 _MOST: Final = 1e15
 """Of a number, on either side of 0."""
 

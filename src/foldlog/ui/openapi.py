@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import foldlog
 from foldlog.models import SteeringEventType
+from foldlog.ui.asked import DOING
 from foldlog.ui.catalogue import STATUSES
 
 Json = dict[str, Any]
@@ -13,6 +14,8 @@ Json = dict[str, Any]
 _TEXT: Final[Json] = {"type": "string"}
 _NUMBER: Final[Json] = {"type": "number"}
 _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_LIMIT: Final[Json] = {"type": ["integer", "null"]}
+_TIME: Final[Json] = {"type": ["string", "null"], "format": "date-time"}
 _POSITION: Final[Json] = {"type": "string", "examples": ["@1234~9f3a1c2e"]}
 
 
@@ -39,6 +42,10 @@ def _query(name: str, about: str, schema: Json = _TEXT, *, required: bool = Fals
     }
 
 
+_OF_RUN: Final[Json] = {
+    **dict.fromkeys(("session_id", "id", "function", "queue"), _TEXT),
+    "since": {"type": "string", "format": "date-time"},
+}
 _RUN: Final = [
     _query("session", "The id of a session; or name a trace."),
     _query("trace", "The id of a trace."),
@@ -122,6 +129,42 @@ _SCHEMAS: Final[Json] = {
         until={"type": "string", "format": "date-time"},
         by=_TEXT | {"description": "Whom it is meant for."},
     ),
+    "Queue": _object(
+        "A queue of runs that workers do.",
+        name=_TEXT,
+        waiting=_COUNT,
+        oldest=_TIME | {"description": "Since when the oldest run waits, or null."},
+        held=_COUNT | {"description": "Runs that workers have."},
+        failed=_COUNT,
+        workers=_COUNT | {"description": "Workers that take from it."},
+        paused={"type": "boolean"},
+        at_once=_LIMIT,
+        per_key=_LIMIT,
+        rate=_LIMIT | {"description": "So many begin in `seconds`."},
+        seconds=_NUMBER,
+    ),
+    "Worker": _object(
+        "A worker.",
+        process=_TEXT,
+        host=_TEXT,
+        pid=_COUNT,
+        slots=_COUNT | {"description": "Runs that it takes at once; 0: it ends."},
+        functions=_list(_TEXT),
+        queues=_list(_TEXT) | {"description": "From which it takes; empty: from all."},
+        runs=_list(_object(**_OF_RUN)),
+    ),
+    "Schedule": _object(
+        "What begins again and again.",
+        name=_TEXT,
+        cron=_TEXT,
+        zone=_TEXT,
+        function=_TEXT,
+        queue=_TEXT,
+        session_id=_TEXT | {"description": "Of all its runs. Empty: each has its own."},
+        next=_NUMBER | {"description": "When it begins next, Unix seconds."},
+        catch_up={"type": "boolean"},
+    ),
+    "FailedRun": _object("A run that failed, the last one first.", **_OF_RUN, error=_TEXT),
 }
 
 _PATHS: Final[Json] = {
@@ -210,6 +253,16 @@ _PATHS: Final[Json] = {
         ],
         _object(waiting=_list(_ref("Waiting"))),
     ),
+    "/api/queues": _get(
+        "List queues, workers, schedules, and the last runs that failed",
+        [],
+        _object(
+            queues=_list(_ref("Queue")),
+            workers=_list(_ref("Worker")),
+            schedules=_list(_ref("Schedule")),
+            failed=_list(_ref("FailedRun")),
+        ),
+    ),
     "/api/artifact": _get(
         "Read the bytes of an artifact",
         [
@@ -262,6 +315,16 @@ _PATHS: Final[Json] = {
         _object(trace_id=_TEXT, score=_NUMBER, comment=_TEXT),
         ["trace_id"],
         _object(saved={"type": "boolean"}),
+    ),
+    "/api/queue": _post(
+        "Pause a queue or let it go on, send a run again that failed, or end a schedule",
+        _object(
+            doing={"enum": list(DOING)},
+            name=_TEXT | {"description": "The queue, the run, or the schedule."},
+            session_id=_TEXT | {"description": "Of the run. Left out: the session of its id."},
+        ),
+        ["doing", "name"],
+        _object(done={"type": "boolean"}),
     ),
 }
 

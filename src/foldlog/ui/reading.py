@@ -13,9 +13,11 @@ from starlette.responses import Response, StreamingResponse
 import foldlog
 from foldlog import words
 from foldlog.bounds import Refused
+from foldlog.jsonable import jsonable
 from foldlog.models import Waiting
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
+from foldlog.runs.queues import described
 from foldlog.store.core import core_of
 from foldlog.store.ownership import lineage_of
 from foldlog.ui import asked, share
@@ -29,6 +31,9 @@ from foldlog.ui.streaming import EventStream
 
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """What is shown as it is. Everything else, SVG included, is a download or text."""
+
+_FAILED: Final = 100
+"""Failed runs that are listed; how many there are, each queue says."""
 
 
 class Reading:
@@ -122,6 +127,10 @@ class Reading:
             limit=asked.number(request, "limit", 100, 500),
         )
         return answer({"waiting": [_waiting(each) for each in items]})
+
+    async def queues(self, request: Request) -> Response:
+        """Queues, workers, schedules, and the last runs that failed."""
+        return answer(jsonable(await described(self._store.queues, failed=_FAILED)))
 
     async def artifact(self, request: Request) -> Response:
         """The bytes of an artifact: pictures as they are, everything else as a download."""

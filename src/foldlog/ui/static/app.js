@@ -7,12 +7,13 @@ import { Run } from "./core/run.js";
 import { clip, moment } from "./core/format.js";
 import { compareView } from "./views/compare.js";
 import { dialog } from "./views/dialog.js";
+import { queuesView } from "./views/queues.js";
 import { runView } from "./views/run.js";
 import { sessionsView } from "./views/sessions.js";
 import { waitingView } from "./views/waiting.js";
 
 const KEYS = [
-  ["/", "find"], ["g s", "sessions"], ["g w", "what waits"], ["← →  or  k j", "one record back or on"],
+  ["/", "find"], ["g s", "sessions"], ["g w", "what waits"], ["g q", "queues"], ["← →  or  k j", "one record back or on"],
   ["space", "play or stop"], ["home, end", "the beginning, now"], ["l", "follow, or stop following"],
   ["1 2 3 4", "story, waterfall, timeline, state"], ["?", "these keys"],
 ];
@@ -45,6 +46,7 @@ function show(about) {
     return runView({ run, about, tab: given.get("tab") });
   }
   if (name === "waiting") return waitingView({ about });
+  if (name === "queues") return queuesView({ about });
   if (name === "compare") {
     const side = (which) => ({ id: given.get(which), at: given.get(`at_${which}`) });
     return compareView({ a: side("a"), b: side("b") });
@@ -72,7 +74,8 @@ const frame = element("fl-app", (host) => {
     }}>To the content</a>
     <nav class="top" aria-label="Main"><a class="logo" href=${shared ? null : "#/"}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 5h16M4 10h11M4 15h16M4 20h7"/></svg>foldlog</a>
       ${shared ? html`<span class="quiet">saved ${moment(Date.parse(shared.made_at) / 1000)}</span>` : html`${link("", "#/", "Sessions")}
-        ${link("waiting", "#/waiting", html`Waiting${() => (waiting.value ? html`<span class="badge">${waiting.value}</span>` : null)}`)}`}
+        ${link("waiting", "#/waiting", html`Waiting${() => (waiting.value ? html`<span class="badge">${waiting.value}</span>` : null)}`)}
+        ${link("queues", "#/queues", "Queues")}`}
       <span class="space"></span>
       ${about ? html`<span class="quiet user" title=${`namespace ${about.namespace}`}>${clip(about.user, 30)}${about.read_only ? " · read-only" : ""}</span>` : null}
       <button class="icon" title="Keys (?)" aria-label="Keys" @click=${keys}>?</button>
@@ -97,7 +100,7 @@ function listen() {
   let went = false;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, dialog")) return;
-    const to = went && { s: "#/", w: "#/waiting" }[event.key];
+    const to = went && { s: "#/", w: "#/waiting", q: "#/queues" }[event.key];
     went = event.key === "g";
     if (to) location.hash = to;
     else if (event.key === "?") keys();
