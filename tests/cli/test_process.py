@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -126,3 +127,34 @@ def test_serve_shows_its_credentials_when_asked(tmp_path: Path) -> None:
         assert (facts["user"], facts["password"]) == (secrets["user"], secrets["password"])
         serve.send_signal(signal.SIGINT)
         assert serve.wait(PATIENCE) == 0
+
+
+REPORTING = """
+import foldlog
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+
+lines = ConsoleMetricExporter(formatter=lambda data: data.to_json(indent=None) + "\\n")
+reader = PeriodicExportingMetricReader(lines, export_interval_millis=100)
+metrics.set_meter_provider(MeterProvider([reader]))
+
+@foldlog.durable
+async def report(run):
+    pass
+"""
+
+
+def test_a_worker_exports_metrics_where_its_module_sets_them_up(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "reporting.py").write_text(REPORTING)
+    assert cli("start", "report", "--id", "x").code == 0
+    assert cli("queue", "limit", "default", "--at-once", "4").code == 0
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with cli.start("worker", "reporting", PYTHONPATH=path) as worker:
+        assert worker.stdout is not None
+        for line in worker.stdout:
+            if '"foldlog.queue.workers"' in line and '"queue": "default"' in line:
+                break
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate(timeout=PATIENCE)
+    assert worker.returncode == 0

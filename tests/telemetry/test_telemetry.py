@@ -23,7 +23,7 @@ from pydantic import BaseModel
 import foldlog
 from foldlog.agents import StoreAgents
 from foldlog.log.port import LogInfo, StreamInfo
-from foldlog.runs import Run
+from foldlog.runs import Run, RunFailed
 from foldlog.scoped import Scope, ScopedStore
 from foldlog.sessions import IllegalTransition, Session
 from foldlog.store.artifacts import Artifacts
@@ -346,6 +346,35 @@ async def test_health_tells_how_far_replicas_are_behind(
     assert collected.value("foldlog.replica.lag", stream="S", peer="c") == 12
 
 
+async def test_queues_are_seen_by_who_has_them_in_memory(
+    store: foldlog.Store, collected: Collected
+) -> None:
+    @foldlog.durable(queue="mail", attempts=1)
+    async def failing(run: Run) -> None:
+        raise ValueError("no")
+
+    collected.instrument(store)
+    run = await store.start(failing, id="x")
+    assert "foldlog.queue.waiting" not in collected.metrics()
+
+    def mail() -> dict[str, Any]:
+        names = ("waiting", "running", "failed", "workers")
+        return {each: collected.value(f"foldlog.queue.{each}", queue="mail") for each in names}
+
+    await store.queues.all()
+    assert mail() == {"waiting": 1, "running": 0, "failed": 0, "workers": 0}
+    assert collected.value("foldlog.queue.age", queue="mail") > 0
+    async with foldlog.Worker(store, [failing]):
+        with pytest.raises(RunFailed):
+            await run.result(timeout=20)
+        await store.queues.all()
+        assert mail() == {"waiting": 0, "running": 0, "failed": 1, "workers": 1}
+        assert collected.value("foldlog.queue.age", queue="mail") == 0
+    await store.clear_session("x")
+    assert await store.queues.all() == []
+    assert mail() == {"waiting": 0, "running": 0, "failed": 0, "workers": 0}
+
+
 # --- several stores, and none -------------------------------------------------------------------
 
 
@@ -362,6 +391,18 @@ async def test_stores_of_a_namespace_are_added_up_and_closed_ones_left_out(
     assert collected.value("foldlog.views.hot") == 2
     await one.close()
     assert collected.value("foldlog.views.hot") == 1
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_what_stores_of_a_namespace_see_alike_counts_once(
+    reopen: OpenStore, collected: Collected
+) -> None:
+    one, two = await reopen(), await reopen()
+    await one.start("report", id="x")
+    for store in (one, two):
+        collected.instrument(store)
+        await store.queues.all()
+    assert collected.value("foldlog.queue.waiting", queue="default") == 1
 
 
 async def test_a_store_is_measured_once(collected: Collected) -> None:

@@ -41,6 +41,10 @@ async def worker(
 
     functions = _functions(module)
     async with target.connect(make=True) as store:
+        if "opentelemetry.sdk.metrics" in sys.modules:  # by the module, or by what runs this
+            from foldlog.telemetry import instrument
+
+            instrument(store)
         working = foldlog.Worker(store, functions, slots=slots, queues=queue or (), lease=lease)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
@@ -18,6 +20,8 @@ from opentelemetry.metrics import (
 
 import foldlog
 from foldlog.opening import Store
+from foldlog.runs import Queue
+from foldlog.runs.queues import in_memory
 from foldlog.store import Health
 from foldlog.store.core import core_of
 from foldlog.telemetry import metrics
@@ -25,7 +29,8 @@ from foldlog.telemetry.metrics import Metric
 from foldlog.telemetry.stores import jetstream
 
 _Labels = tuple[tuple[str, str], ...]
-_Seen = Iterator[tuple[_Labels, int]]
+_Seen = Iterator[tuple[_Labels, float]]
+_Join = Callable[[float, float], float]
 
 _of_provider: Final[WeakKeyDictionary[MeterProvider, Instruments]] = WeakKeyDictionary()
 
@@ -43,7 +48,8 @@ def instruments_of(provider: MeterProvider | None) -> Instruments:
 class Instruments:
     """Counters and histograms by metric; gauges that look at the stores when they are collected.
 
-    Stores of one namespace are added up. A store that is closed is not looked at any more.
+    Stores of one namespace are added up; of what they see alike, the greatest counts. A store that
+    is closed is not looked at any more.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -64,11 +70,12 @@ class Instruments:
             for metric in metrics.METRICS
             if metric.kind == "histogram"
         }
-        for metric, look in _LOOKS.items():
+        for metric, look in (_LOOKS | _SHARED).items():
             make = meter.create_observable_gauge
             if metric.kind == "observed counter":
                 make = meter.create_observable_counter  # type: ignore[assignment]
-            make(metric.name, [self._observing(look)], metric.unit, metric.description)
+            observing = self._observing(look, max if metric in _SHARED else operator.add)
+            make(metric.name, [observing], metric.unit, metric.description)
         replica = metrics.REPLICA_LAG
         meter.create_observable_gauge(
             replica.name, [self._observe_replicas], replica.unit, replica.description
@@ -94,17 +101,17 @@ class Instruments:
                 self._replica_lag[tuple(about.items())] = lag
 
     def _observing(
-        self, look: Callable[[Store], _Seen]
+        self, look: Callable[[Store], _Seen], join: _Join
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            found: dict[_Labels, int] = {}
+            found: dict[_Labels, float] = {}
             for store in self._stores:
                 if core_of(store).hot_views.closed:
                     continue
                 about = ("namespace", core_of(store).namespace.name)
                 for labels, value in look(store):
                     key = (about, *labels)
-                    found[key] = found.get(key, 0) + value
+                    found[key] = join(found[key], value) if key in found else value
             return [Observation(value, dict(labels)) for labels, value in found.items()]
 
         return observe
@@ -144,6 +151,28 @@ def _of_spool(count: str) -> Callable[[Store], _Seen]:
     return look
 
 
+def _of_queue(measure: Callable[[Queue], float]) -> Callable[[Store], _Seen]:
+    """Look at each queue, as long as this process has all of them in memory."""
+    known: WeakKeyDictionary[Store, set[str]] = WeakKeyDictionary()
+
+    def look(store: Store) -> _Seen:
+        queues = in_memory(store)
+        if queues is not None:
+            values = {each.name: measure(each) for each in queues}
+            names = known.setdefault(store, set())
+            names.update(values)
+            for name in names:  # what is empty by now is at 0: a scaler has to see that
+                yield (("queue", name),), values.get(name, 0)
+
+    return look
+
+
+def _age(queue: Queue) -> float:
+    if queue.oldest is None:
+        return 0.0
+    return max(time.time() - queue.oldest.timestamp(), 0.0)
+
+
 _LOOKS: Final[dict[Metric, Callable[[Store], _Seen]]] = {
     metrics.HOT: _hot,
     metrics.VIEW_LAG: _lag,
@@ -154,3 +183,12 @@ _LOOKS: Final[dict[Metric, Callable[[Store], _Seen]]] = {
     metrics.DEGRADED: _degraded,
     metrics.RECONNECTS: _reconnects,
 }
+
+_SHARED: Final[dict[Metric, Callable[[Store], _Seen]]] = {
+    metrics.QUEUE_WAITING: _of_queue(lambda queue: queue.waiting),
+    metrics.QUEUE_AGE: _of_queue(_age),
+    metrics.QUEUE_RUNNING: _of_queue(lambda queue: queue.held),
+    metrics.QUEUE_FAILED: _of_queue(lambda queue: queue.failed),
+    metrics.QUEUE_WORKERS: _of_queue(lambda queue: queue.workers),
+}
+"""What every store of a namespace sees alike."""

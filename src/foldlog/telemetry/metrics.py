@@ -80,6 +80,21 @@ DEGRADED: Final = Metric(
 RECONNECTS: Final = Metric(
     "foldlog.reconnects", "observed counter", "{reconnect}", "Connections that were made again"
 )
+QUEUE_WAITING: Final = Metric(
+    "foldlog.queue.waiting", "gauge", "{run}", "Runs that wait for a worker", ("queue",)
+)
+QUEUE_AGE: Final = Metric(
+    "foldlog.queue.age", "gauge", "s", "How long the oldest of these has waited", ("queue",)
+)
+QUEUE_RUNNING: Final = Metric(
+    "foldlog.queue.running", "gauge", "{run}", "Runs that workers have", ("queue",)
+)
+QUEUE_FAILED: Final = Metric(
+    "foldlog.queue.failed", "gauge", "{run}", "Runs that failed and were not sent again", ("queue",)
+)
+QUEUE_WORKERS: Final = Metric(
+    "foldlog.queue.workers", "gauge", "{worker}", "Workers that take from a queue", ("queue",)
+)
 
 METRICS: Final[tuple[Metric, ...]] = tuple(
     each for each in list(globals().values()) if isinstance(each, Metric)
