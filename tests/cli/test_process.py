@@ -158,3 +158,28 @@ def test_a_worker_exports_metrics_where_its_module_sets_them_up(cli: Cli, tmp_pa
         worker.send_signal(signal.SIGTERM)
         worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0
+
+
+WORKING = """
+import asyncio, foldlog
+
+@foldlog.durable(queue="gpu")
+async def train(run):
+    print("begun", flush=True)
+    await asyncio.Event().wait()
+"""
+
+
+def test_queues_tell_what_a_worker_does(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "working.py").write_text(WORKING)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    assert cli("start", "train", "--id", "x", "--session", "ann", "--queue", "gpu").code == 0
+    with cli.start("worker", "working", PYTHONPATH=path) as worker:
+        assert worker.stdout is not None
+        assert "begun\n" in iter(worker.stdout.readline, "")
+        [told] = cli("queues", "--json").document["workers"]
+        shown = cli("queues").stdout
+        worker.kill()
+    assert (told["pid"], told["runs"][0]["id"]) == (worker.pid, "x")
+    [line] = [line for line in shown.splitlines() if line.startswith("x ")]
+    assert line.split()[:5] == ["x", "ann", "train", "gpu", str(worker.pid)]

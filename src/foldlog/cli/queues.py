@@ -36,6 +36,7 @@ async def queues(target: Target) -> None:
         _show_queues(found)
     if workers:
         _show_workers(workers)
+        _show_runs(workers)
     if schedules:
         _show_schedules(schedules)
     if failed:
@@ -63,6 +64,16 @@ def _show_workers(found: list[AtWork]) -> None:
         row = printable(each.host), str(each.pid), str(len(each.runs)), str(each.slots), names
         shown.add_row(*row)
     console().print(shown)
+
+
+def _show_runs(found: list[AtWork]) -> None:
+    shown = table("run", "session", "function", "queue", ">pid", "!since")
+    for worker in found:
+        for each in worker.runs:
+            names = map(printable, (each.id, each.session_id, each.function, each.queue))
+            shown.add_row(*names, str(worker.pid), f"{_age(each.since)} ago")
+    if shown.row_count:
+        console().print(shown)
 
 
 def _show_schedules(found: list[Scheduled]) -> None:
