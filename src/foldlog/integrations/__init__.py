@@ -8,5 +8,5 @@ google_adk.FoldlogSessionService            Google ADK: sessions, memory, artifa
 langgraph.FoldlogSaver, FoldlogStore        LangGraph: checkpoints, long-term memory
 openai_agents.FoldlogSession                OpenAI Agents: conversations, approvals
 penguiflow.PenguiFlowStateStore             PenguiFlow: its whole StateStore
-pydantic_ai.FoldlogConversationStore        Pydantic AI: conversations
+pydantic_ai.FoldlogConversationStore        Pydantic AI: conversations; agents as runs
 """

@@ -96,9 +96,10 @@ class FoldlogDurability(BaseDurabilityCapability[AgentDepsT]):
             Pydantic AI has them in JSON. The model is asked for a stream then.
         asks: whether calls that wait are asked for in `store.waiting()`. False: the agent ends
             with `DeferredToolRequests`.
-        model: options of the steps that are model calls; they are repeatable.
+        model: options of the steps that are model calls.
         tools: options of the steps that are tools, which a tool's own come before.
-        operations: options of the steps that capabilities make by `@durable_operation`.
+        operations: options of the steps that capabilities make by `@durable_operation`. These and
+            model calls are repeatable, if not said else.
         models: more models, by id, which `agent.run(model=...)` may name.
         event_stream_handler: is given the model's events live, in its step, and each event of a
             tool in one more step.

@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from pydantic_ai.durable_exec import (
-    CapabilityOperationId,
     DurableOperationId,
     EventStreamHandlerId,
     ExternalEventError,
@@ -146,8 +145,8 @@ class Steps(JournalCallableOperationBackend[StepOptions]):
                 )
             return _as_result(payload) if is_tool else payload
 
-        asks = is_tool or isinstance(operation_id, CapabilityOperationId)
-        options = config if asks else {"repeatable": True, **config}
+        # All others may be done twice: the contract asks it of them.
+        options = config if is_tool else {"repeatable": True, **config}
         kind = "model" if is_model else "tool" if is_tool else "step"
         found: Any = await place.beside_others(
             place.run.step(step, do, kind=kind, **given, **options)
