@@ -35,7 +35,7 @@ def instrument(
 ) -> None:
     """Measure a store from now until it is closed: `METRICS` lists what, and each call is a span.
 
-    Neither metrics nor spans hold ids, payloads or messages of errors.
+    Neither metrics nor spans hold ids, payloads or messages of errors. Metrics name queues.
 
     Args:
         store: the store.
