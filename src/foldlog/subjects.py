@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from binascii import a2b_qp
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -41,7 +42,6 @@ they live on the session's shard.
 _CACHED_SUBJECTS: Final = 4_096
 
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
-_ESCAPE: Final = re.compile(r"=([0-9A-F]{2})")
 _HASHED: Final = "=="  # a key cannot escape to this: its own "=" becomes "=3D"
 _LIMITED: Final = re.compile(
     rf"{PREFIX}\.[A-Za-z0-9_=-]+\.[0-9]+\.[a-z][a-z0-9_]*(\.[A-Za-z0-9_=-]+)+(\.>)?"
@@ -247,5 +247,4 @@ def unescape(token: str) -> str | None:
         return None
     if "=" not in token:
         return token
-    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), token)
-    return raw.encode("latin-1").decode()
+    return a2b_qp(token).decode()  # the same escapes as those of mails, in C

@@ -84,7 +84,7 @@ async def test_large_values_are_taken_in_a_few_at_a_time(
     folded, fold = list[int](), Index.fold
 
     def counted(index: Index, events: Sequence[KeyEvent], since: Synced) -> Synced | None:
-        folded.append(sum(len(each.text) for each in events))
+        folded.append(sum(len(each.text.body) for each in events if each.text))
         return fold(index, events, since)
 
     monkeypatch.setattr(Index, "fold", counted)

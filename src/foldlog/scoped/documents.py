@@ -61,13 +61,13 @@ NAMES: Final = ("entries", "texts")
 
 _WRITE: Final = """
 INSERT INTO entries (key, version, seq, ordinal, expires_at, tier, lifetime, kind, salience)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES {rows}
 ON CONFLICT (key) DO UPDATE SET version = excluded.version, seq = excluded.seq,
     ordinal = excluded.ordinal, expires_at = excluded.expires_at, tier = excluded.tier,
     lifetime = excluded.lifetime, kind = excluded.kind, salience = excluded.salience
 """
 _TEXTS: Final = """
-INSERT OR REPLACE INTO texts (rowid, title, body, parts)
+INSERT INTO texts (rowid, title, body, parts)
 SELECT e.id, t.column2, t.column3, t.column4 FROM (VALUES {rows}) AS t
 CROSS JOIN entries AS e ON e.key = t.column1 ORDER BY e.id
 """
@@ -83,9 +83,9 @@ _DROP: Final = (
     "DELETE FROM entries WHERE id = ?",
 )
 
-_ROWS: Final = 8000
-"""Texts in a statement, in which SQLite takes 32,766 values. FTS5 writes a piece of its index for
-each statement, and Python's lock is let go of for as long as one runs.
+VALUES: Final = 32_766
+"""What SQLite takes in a statement. FTS5 writes a piece of its index for each, and Python's lock is
+let go of for as long as one runs: a statement for each row would wait for that lock each time.
 """
 
 _AT_ONCE: Final = 1024
@@ -241,19 +241,28 @@ class Documents:
 
     # --- writing, within a transaction --------------------------------------------------------
 
-    def write(self, key: str, version: str, *about: Any) -> None:
-        """Have a document, without its text. `about`: the other columns, as `_WRITE` names them."""
-        self.database.execute(_WRITE, (key, version, *(about or _NOTHING_MORE)))
+    def write(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Have documents, without their texts. A row: what `_WRITE` names, or key and version."""
+        whole = [row if len(row) > 2 else (*row, *_NOTHING_MORE) for row in rows]
+        for some in in_batches(whole, VALUES // 9):
+            self._insert(_WRITE, some)
+
+    def _insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows by one statement, for whose time Python's lock is free."""
+        row = f"({', '.join('?' * len(rows[0]))})"
+        filled = statement.format(rows=", ".join([row] * len(rows)))
+        self.database.execute(filled, [*chain.from_iterable(rows)])
 
     def take(self, texts: Sequence[Text]) -> None:
         """Give documents that are there another text; their vectors go."""
-        execute = self.database.execute
-        for some in in_batches(texts, _ROWS):
-            rows = ", ".join(["(?, ?, ?, ?)"] * len(some))
-            execute(_TEXTS.format(rows=rows), [*chain.from_iterable(some)])
-            marks = ", ".join("?" * len(some))
-            those = f"SELECT id FROM entries WHERE key IN ({marks})"
-            execute(f"DELETE FROM vectors WHERE id IN ({those})", [each.key for each in some])
+        [(last,)] = self.database.execute("SELECT ifnull(max(id), 0) FROM texts_docsize")
+        for some in in_batches(texts, VALUES // 4):
+            # What is new has nothing to let go of: FTS5 would look for each.
+            had = f"SELECT id FROM entries WHERE id <= {last} AND key IN ({_marks(some)})"
+            ids = self.database.execute(had, [each.key for each in some]).fetchall()
+            for drop in _DROP[:2] if ids else ():
+                self.database.executemany(drop, ids)
+            self._insert(_TEXTS, some)
 
     def put_vectors(self, model: str, made: Iterable[tuple[str, str, Sequence[bytes]]]) -> None:
         """Keep vectors by key and version; those of another version are of no use."""
@@ -385,7 +394,7 @@ class Documents:
 _NOTHING_MORE: Final = (0, 0, 0.0, "", "", "", None)
 
 
-def _marks(keys: Sequence[str]) -> str:
+def _marks(keys: Sequence[Any]) -> str:
     return ", ".join("?" * len(keys))
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
+from foldlog.batches import in_batches
 from foldlog.envelope import CLEARED, FORKED
 from foldlog.scoped import documents
-from foldlog.scoped.documents import Documents, Text
+from foldlog.scoped.documents import VALUES, Documents, Text
 from foldlog.scoped.records import KeyEvent
 from foldlog_projections.scoped.scoped import LINKED, OWN, Embedded, Linked, Written
 
@@ -37,10 +38,7 @@ CREATE TABLE newest (
 ) WITHOUT ROWID;
 CREATE TABLE synced (seq INTEGER NOT NULL, id TEXT NOT NULL, changes INTEGER NOT NULL)
 """
-_NEWEST: Final = """
-INSERT INTO newest VALUES (?, ?, ?)
-ON CONFLICT DO UPDATE SET n = excluded.n WHERE excluded.n > n
-"""
+_NEWEST: Final = "INSERT OR REPLACE INTO newest VALUES {rows}"
 _FORGET: Final = "DELETE FROM newest WHERE replaced = ?"
 _ENDS: Final = "UPDATE entries SET seq = ? WHERE key = ?"
 _LINK: Final = """
@@ -97,19 +95,35 @@ class Index(Documents):
         with self.transaction():
             if self.synced() != since:
                 return None
-            folding = _Folding(self, since.changes)
-            for event in events:
+            replaced = [*map(_replaced, events)]
+            folding = _Folding(self, since.changes, replaced)
+            for event, each in zip(events, replaced, strict=True):
                 if event.envelope.type == CLEARED and event.key == OWN:
                     self.drop_all()
                     folding = _Folding(self, 0)
                 else:
-                    folding.apply(event)
+                    folding.apply(event, each)
             folding.finish()
             last = events[-1].envelope
             synced = Synced(last.seq, last.id, folding.count)
             self.database.execute("DELETE FROM synced")
             self.database.execute("INSERT INTO synced VALUES (?, ?, ?)", synced)
         return synced
+
+    def newest(self, replaced: Sequence[bytes]) -> dict[bytes, dict[str, int]]:
+        """How far each writer had come with what its changes replaced."""
+        found: dict[bytes, dict[str, int]] = {}
+        for some in in_batches(replaced, VALUES):
+            query = f"SELECT * FROM newest WHERE replaced IN ({', '.join('?' * len(some))})"
+            for each, writer, n in self.database.execute(query, some):
+                found.setdefault(each, {})[writer] = n
+        return found
+
+    def put_newest(self, newest: Mapping[bytes, Mapping[str, int]]) -> None:
+        """Keep what `newest` returned, brought up to date."""
+        rows = [(each, *one) for each, writers in newest.items() for one in writers.items()]
+        for some in in_batches(rows, VALUES // 3):
+            self._insert(_NEWEST, some)
 
     def keys(self, now: float, prefix: str) -> list[str]:
         """The keys that begin with `prefix`, sorted by code points; `now` in Unix seconds."""
@@ -152,20 +166,22 @@ class _Folding:
     that comes a second time has no effect.
     """
 
-    def __init__(self, index: Index, count: int) -> None:
+    def __init__(self, index: Index, count: int, replaced: Iterable[bytes] = ()) -> None:
         self._index = index
         self._execute = index.database.execute
+        self._newest = index.newest([*set(replaced)])
+        self._rows: dict[str, list[Any]] = {}
         self._texts: dict[str, Text] = {}
         self._vectors: dict[tuple[str, str], Embedded] = {}
         self._next_end = index.first_end()
         self.count = count
 
-    def apply(self, event: KeyEvent) -> None:
+    def apply(self, event: KeyEvent, replaced: bytes) -> None:
         """Fold one event in, after the keys whose time was over when the log recorded it."""
         key, envelope, record, _ = event
         now = envelope.recorded_at
         if isinstance(record, Embedded) or envelope.type == FORKED:
-            self._execute(_ENDS, (envelope.seq, key))
+            self._note_end(event)
             if isinstance(record, Embedded):
                 self._vectors[key, record.model] = record
             return
@@ -173,11 +189,11 @@ class _Folding:
         if self._next_end <= now:
             self._end(now)
         if envelope.type != CLEARED and envelope.writer:
-            replaced = _edge(record) if isinstance(record, Linked) else key
-            newest = (_encode(replaced), envelope.writer, envelope.n)
-            if not self._execute(_NEWEST, newest).rowcount:
-                self._execute(_ENDS, (envelope.seq, key))
+            known = self._newest.setdefault(replaced, {})
+            if envelope.writer in known and envelope.n <= known[envelope.writer]:
+                self._note_end(event)
                 return
+            known[envelope.writer] = envelope.n
         match record:
             case Written():
                 self._write(event, record)
@@ -188,29 +204,46 @@ class _Folding:
             case _:
                 self._drop(key)
                 if envelope.type == CLEARED:
-                    self._execute(_FORGET, (_encode(key),))
+                    self._newest.pop(replaced, None)
+                    self._execute(_FORGET, (replaced,))
 
     def finish(self) -> None:
-        """Take in the texts and the vectors of what stands at the end."""
+        """Take in what stands at the end, with its texts and vectors."""
+        self._put_rows()
+        self._index.put_newest(self._newest)
         self._index.take([*self._texts.values()])
         for (key, model), each in self._vectors.items():
             self._index.put_vectors(model, [(key, each.version, [each.vector])])
 
     def _write(self, event: KeyEvent, written: Written) -> None:
-        key, envelope, _, body = event
+        key, envelope, _, text = event
         ends = envelope.recorded_at + written.ttl / 1000 if written.ttl >= 0 else 0.0
         if ends:
             self._next_end = min(self._next_end, ends)
         hints = written.tier, written.lifetime, written.content_kind, written.salience
-        self._index.write(key, envelope.id, envelope.seq, self.count, ends, *hints)
-        self._texts[key] = Text.of(key, key, body)
+        self._rows[key] = [key, envelope.id, envelope.seq, self.count, ends, *hints]
+        assert text is not None, "a value has one"
+        self._texts[key] = text
+
+    def _note_end(self, event: KeyEvent) -> None:
+        """A key's subject goes further, and its value is what it was."""
+        if (row := self._rows.get(event.key)) is not None:
+            row[2] = event.envelope.seq
+        else:
+            self._execute(_ENDS, (event.envelope.seq, event.key))
+
+    def _put_rows(self) -> None:
+        self._index.write(self._rows.values())
+        self._rows.clear()
 
     def _drop(self, key: str) -> None:
         self._texts.pop(key, None)
-        if self._index.drop(key):
+        was_new = self._rows.pop(key, None) is not None
+        if self._index.drop(key) or was_new:
             self._execute(_UNLINK_ALL, (key, key))
 
     def _end(self, now: float) -> None:
+        self._put_rows()
         over = "SELECT key FROM entries WHERE expires_at > 0 AND expires_at <= ?"
         for (key,) in self._execute(over, (now,)).fetchall():
             self._drop(key)
@@ -218,6 +251,12 @@ class _Folding:
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def _replaced(event: KeyEvent) -> bytes:
+    """What a change replaces, if it is newer: its key, or its link."""
+    record = event.record
+    return _encode(_edge(record) if isinstance(record, Linked) else event.key)
 
 
 def _edge(link: Linked) -> tuple[str, str, str]:

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from foldlog.errors import LogCorrupt, StoreClosed
 from foldlog.log.port import Record
 from foldlog.scoped import records
-from foldlog.scoped.documents import Transaction, on
+from foldlog.scoped.documents import Text, Transaction, on
 from foldlog.scoped.errors import SearchFailed
 from foldlog.scoped.index import DAMAGED, Index, Synced, is_damage, remove, wipe
 from foldlog.scoped.keys import Keys
@@ -269,17 +269,18 @@ async def _batches(
                 if isinstance(event.record, Written) and event.record.blob:
                     event = event._replace(text=await _text_of_blob(keys, scope, event))
                 batch.append(event)
-                size += len(event.text)
+                size += len(event.text.body) if event.text else 0
     if batch:
         yield batch
 
 
-async def _text_of_blob(keys: Keys, scope: Scope, event: KeyEvent) -> str:
+async def _text_of_blob(keys: Keys, scope: Scope, event: KeyEvent) -> Text:
     try:
         payload = await keys.payload(scope, event.key, records.read(event.envelope))
     except LogCorrupt:
-        return ""  # the key was cleared meanwhile; else a read of it says what is wrong
-    return await asyncio.to_thread(records.text_in, payload, event.envelope)
+        # The key was cleared meanwhile; else a read of it says what is wrong.
+        return Text.of(event.key, event.key, "")
+    return await asyncio.to_thread(records.text_in, event.key, payload, event.envelope)
 
 
 async def _ahead(source: AsyncGenerator[T]) -> AsyncGenerator[T]:

@@ -13,6 +13,7 @@ from foldlog import codec
 from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record
+from foldlog.scoped.documents import Text
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
 from foldlog.scoped.text import text_of
 from foldlog.store.payloads import dump
@@ -32,13 +33,13 @@ class Change(NamedTuple):
 
 class KeyEvent(NamedTuple):
     """What the log recorded of a key; of a link, under the scope's own. `record` is None where that
-    says that the key is gone; `text` is what can be found of a value that stands in its record.
+    says that the key is gone; `text` is what can be found of a value.
     """
 
     key: str
     envelope: Recorded
     record: Written | Linked | Embedded | None
-    text: str = ""
+    text: Text | None = None
 
 
 class Held(NamedTuple):
@@ -118,12 +119,12 @@ def _event_of(key: str, envelope: Recorded) -> KeyEvent:
         raise LogCorrupt(scoped.kind.name, envelope.seq, str(error)) from error
     if not isinstance(record, Written) or record.blob:
         return KeyEvent(key, envelope, record)
-    return KeyEvent(key, envelope, record, text_in(record.value, envelope))
+    return KeyEvent(key, envelope, record, text_in(key, record.value, envelope))
 
 
-def text_in(payload: bytes | msgspec.Raw, envelope: Recorded) -> str:
+def text_in(key: str, payload: bytes | msgspec.Raw, envelope: Recorded) -> Text:
     """What can be found of an encoded value. Raises LogCorrupt: it cannot be read."""
-    return text_of(decoded(payload, envelope))
+    return Text.of(key, key, text_of(decoded(payload, envelope)))
 
 
 def decoded(payload: bytes | msgspec.Raw, envelope: Recorded) -> Any:

@@ -104,7 +104,9 @@ def _is_single(word: str) -> bool:
 
 
 def _parts(value: Any, name: str = "") -> Iterator[str]:
-    if isinstance(value, Mapping):
+    if isinstance(value, str):
+        yield f"{name}: {value}" if name else value
+    elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _parts(item, str(key))
     elif isinstance(value, list | tuple | set | frozenset):

@@ -75,8 +75,7 @@ class _Ranking:
             new = [each for each in items if (each.entry.put, model) not in self._known]
 
             def found(documents: Documents) -> list[Hit]:
-                for each in new:
-                    documents.write(each.entry.put, each.entry.put)
+                documents.write([(each.entry.put, each.entry.put) for each in new])
                 return find(documents, new)
 
             hits = await on(self._documents, found, within="IMMEDIATE")
