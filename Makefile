@@ -61,7 +61,7 @@ faults-long: $(READY) ## The storms of docs/explanation/reliability.md, in an ho
 	@$(BIN)/python -m tests.faults.storms $(ARGS)
 
 test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real frameworks; ARGS as for test
-	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations tests/mcp -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest versions that will do
 	@$(OLDEST)/bin/python -m pytest tests/integrations --ignore tests/integrations/semantic \
@@ -91,10 +91,10 @@ docs: $(DOCS)/.ready ## Build the site into build/site; a dead link, a missing a
 docs-serve: $(DOCS)/.ready ## Show the site on http://127.0.0.1:8000, built anew at every change
 	@$(MKDOCS) serve $(ARGS)
 
-# google-adk wants an older opentelemetry than constraints.txt has.
+# google-adk wants an older opentelemetry than constraints.txt has, and PenguiFlow an older mcp.
 lock: build/lock/bin/uv ## Bring the constraints files in line with their sources; ARGS=--upgrade for newer versions
 	@$(COMPILE) pyproject.toml --group dev --output-file constraints.txt $(ARGS)
-	@sed -e 's/ \\$$//' -e '/^ /d' -e '/^opentelemetry/d' -e '/^protobuf/d' -e '/^googleapis/d' -e '/^fastapi/d' constraints.txt > $(SHARED)
+	@sed -e 's/ \\$$//' -e '/^ /d' -e '/^opentelemetry/d' -e '/^protobuf/d' -e '/^googleapis/d' -e '/^fastapi/d' -e '/^mcp/d' constraints.txt > $(SHARED)
 	@$(COMPILE) pyproject.toml tests/integrations/requirements.in \
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-integrations.txt $(ARGS)

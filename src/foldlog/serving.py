@@ -52,7 +52,7 @@ async def serve(
             started(listening.getsockname()[1])
 
     config = uvicorn.Config(
-        application, log_level="critical", access_log=False, lifespan="off", **options
+        application, log_level="critical", access_log=False, **{"lifespan": "off"} | options
     )
     server = Server(config)
 

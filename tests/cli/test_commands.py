@@ -31,6 +31,7 @@ COMMANDS = [
     "watch",
     "diff",
     "sql",
+    "mcp",
     "waiting",
     "answer",
     "confirm",

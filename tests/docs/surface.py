@@ -25,6 +25,7 @@ MODULES = (
     "foldlog.exporting",
     "foldlog.importer",
     "foldlog.kinds",
+    "foldlog.mcp",
     "foldlog.otlp",
     "foldlog.runs",
     "foldlog.schemas",

@@ -19,6 +19,7 @@ from foldlog.cli.export import backup, export, restore
 from foldlog.cli.fork import fork
 from foldlog.cli.history import history
 from foldlog.cli.importing import import_
+from foldlog.cli.mcp import mcp
 from foldlog.cli.queues import queue, queues
 from foldlog.cli.rebuild import rebuild
 from foldlog.cli.replay import replay
@@ -59,6 +60,7 @@ _COMMANDS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "watch": watch,
         "diff": diff,
         "sql": sql,
+        "mcp": mcp,
     },
     "Steer and answer": {
         "waiting": waiting,

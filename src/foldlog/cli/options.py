@@ -82,7 +82,9 @@ class Target:
         """The data directory, where the embedded server is meant."""
         return self.path or Path(os.environ.get("FOLDLOG_PATH") or ".foldlog")
 
-    def connect(self, *, make: bool = False, shards: int | None = None) -> foldlog.Connecting:
+    def connect(
+        self, *, make: bool = False, shards: int | None = None, read_only: bool = False
+    ) -> foldlog.Connecting:
         """The store. `make`: make what is not there. `shards`: of a new namespace.
 
         Raises:
@@ -90,6 +92,7 @@ class Target:
                 Reading from the wrong place must not look as if the data were gone.
         """
         options: dict[str, Any] = {"namespace": self.namespace, "create": make}
+        options["read_only"] = read_only
         if shards is not None:
             options["shards"] = shards
         if self.server is not None:

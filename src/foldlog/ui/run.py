@@ -124,22 +124,33 @@ async def merged(
     views: Mapping[Key[Any], LogPosition],
     until: LogPosition,
     show: Callable[[Key[Any], Item], Shown],
+    *,
+    newest_first: bool = False,
 ) -> AsyncGenerator[Shown]:
     """Yield the records of many views, each behind its position, in log order up to another one.
 
-    Few records of each view are in memory at a time. Errors as `Store.items`.
+    With `newest_first` from each position back to the beginning. Few records of each view are in
+    memory at a time. Errors as `Store.items`.
     """
 
     async def some(key: Key[Any], behind: LogPosition, limit: int) -> deque[Shown]:
         items = await store.items(
-            key, after=behind, limit=limit, max_bytes=_AHEAD_BYTES, consistency="strong"
+            key,
+            after=behind,
+            limit=limit,
+            max_bytes=_AHEAD_BYTES,
+            newest_first=newest_first,
+            consistency="strong",
         )
         # Shown before anything is awaited: of large records, one at a time is decoded.
         return deque(show(key, item) for item in items if item.position <= until)
 
+    def rank(each: Shown) -> tuple[float, ...]:
+        return tuple(-part for part in each.place) if newest_first else each.place
+
     keys = list(views)
     firsts = await asyncio.gather(*(some(key, views[key], _AHEAD) for key in keys))
-    ahead = [(found[0].place, n, found) for n, found in enumerate(firsts) if found]
+    ahead = [(rank(found[0]), n, found) for n, found in enumerate(firsts) if found]
     heapify(ahead)
     while ahead:
         _, n, found = ahead[0]
@@ -149,7 +160,7 @@ async def merged(
             await asyncio.sleep(0)  # others have their turn: what is in memory is read at once
             found = await some(keys[n], each.position, _MOST_AHEAD)
         if found:
-            heapreplace(ahead, (found[0].place, n, found))
+            heapreplace(ahead, (rank(found[0]), n, found))
         else:
             heappop(ahead)
 

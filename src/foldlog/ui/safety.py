@@ -85,7 +85,7 @@ class Access:
         cookies = cookie_parser(headers.get("cookie", ""))
         if self._has_token(headers) or self._is_token(cookies.get(self.cookie, "")):
             return self._user
-        raise Refused(401, "open the address that `foldlog ui` printed: it has the token")
+        raise Refused(401, "use what `foldlog ui` or `foldlog mcp` printed: it has the token")
 
     def takes(self, token: str) -> bool:
         """Whether a token from an address lets in."""
