@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable, Sized
 from typing import Any, Final, cast
 
 from foldlog.cli.demo.ledger import Ledger
 from foldlog.cli.demo.observer import Observer, id_of
-from foldlog.cli.demo.proof import Proof, fingerprint
+from foldlog.cli.demo.proof import Proof, fingerprint, timed
 from foldlog.cli.demo.transcript import Transcript
 from foldlog.errors import AppendUnknown, LogUnavailable
 from foldlog.importer import ImportReport, import_conversations
@@ -24,6 +23,7 @@ _ATTEMPTS: Final = 5
 _ALL: Final = 2**31 - 1
 
 
+@timed
 async def import_file(
     store: Ledger | Store,
     transcript: Transcript,
@@ -34,7 +34,6 @@ async def import_file(
 
     What comes after the interruption is waited for first.
     """
-    began = time.perf_counter()
     for runs in itertools.count(1):
         try:
             report = await _import(store, transcript, prefix)
@@ -43,14 +42,12 @@ async def import_file(
             if interruption is None or runs == _ATTEMPTS:
                 raise
             await asyncio.wait([interruption])
-    seconds = time.perf_counter() - began
     saves = sum(report.appended.values()) + sum(report.present.values())
     return Proof(
         name="imported",
         claim="Conversations went in",
         passed=report.conversations == len(transcript.conversations),
         figure=f"{report.conversations:,} conversations, {report.messages:,} messages",
-        seconds=seconds,
         facts={
             "file": transcript.path,
             "conversations": report.conversations,
@@ -62,9 +59,9 @@ async def import_file(
     )
 
 
+@timed
 async def watched(observer: Observer, transcript: Transcript) -> Proof:
     """That each update and steering event arrived at the live watcher, once."""
-    began = time.perf_counter()
     plans = transcript.watched
     ids = [id_of(e) for p in plans for e in p.objects["updates"] + p.objects["steering"]]
     await observer.wait_for(set(ids))
@@ -74,24 +71,22 @@ async def watched(observer: Observer, transcript: Transcript) -> Proof:
         claim="A live watcher saw it all, once",
         passed=sorted(observer.seen) == sorted(ids),
         figure=f"{len(observer.seen):,} of {len(ids):,} updates and steering events",
-        seconds=time.perf_counter() - began,
         facts={"sessions": sessions, "expected": len(ids), "received": len(observer.seen)},
     )
 
 
+@timed
 async def identical(store: Store, transcript: Transcript) -> Proof:
     """That the sessions hold what the file holds: every message, in order, equal, once."""
-    began = time.perf_counter()
     log = await _messages(store, transcript)
-    ours, theirs = fingerprint(log), transcript.fingerprint
+    messages, ours, theirs = transcript.messages, fingerprint(log), transcript.fingerprint
     return Proof(
         name="identical",
         claim="The log holds what the file holds",
-        passed=ours == theirs and len(log) == len(transcript.messages),
+        passed=ours == theirs and len(log) == len(messages),
         figure=f"{len(log):,} messages, sha256 {ours[:6]} and {theirs[:6]}",
-        seconds=time.perf_counter() - began,
         facts={
-            "messages_in_file": len(transcript.messages),
+            "messages_in_file": len(messages),
             "messages_in_log": len(log),
             "sha256_of_file": theirs,
             "sha256_of_log": ours,
@@ -99,9 +94,9 @@ async def identical(store: Store, transcript: Transcript) -> Proof:
     )
 
 
+@timed
 async def imported_again(store: Store, transcript: Transcript, prefix: str) -> Proof:
     """That nothing is there twice, and a second import finds nothing to do."""
-    began = time.perf_counter()
     held = sum(await asyncio.gather(*(_held(store, p.trace_id) for p in transcript.plans)))
     report = await _import(store, transcript, prefix)
     added, wanted = sum(report.appended.values()), sum(report.present.values())
@@ -110,14 +105,13 @@ async def imported_again(store: Store, transcript: Transcript, prefix: str) -> P
         claim="Nothing was doubled",
         passed=added == 0 and held == wanted,
         figure=f"{held:,} records, {wanted:,} wanted; added again: {added:,}",
-        seconds=time.perf_counter() - began,
         facts={"records": held, "expected": wanted, "appended_again": added},
     )
 
 
+@timed
 async def resumed(one: Store, other: Store, token: str) -> Proof:
     """That of two who resume a pause at once, on two connections, one gets it."""
-    began = time.perf_counter()
     state = {"waiting_for": "approval", "step": 7}
     await one.save_planner_state(token, state)
     answers = await asyncio.gather(one.load_planner_state(token), other.load_planner_state(token))
@@ -127,17 +121,16 @@ async def resumed(one: Store, other: Store, token: str) -> Proof:
         claim="A pause is resumed by one caller",
         passed=winners == [state],
         figure=f"{len(answers)} asked at once, {len(winners)} got it",
-        seconds=time.perf_counter() - began,
         facts={"callers": len(answers), "winners": len(winners)},
     )
 
 
+@timed
 async def rebuilt(
     store: Store, transcript: Transcript, on_progress: Callable[[RebuildProgress], None]
 ) -> Proof:
     """That the views, folded again from the log's first record, are what was served."""
     report = await store.rebuild(on_progress=on_progress)
-    began = time.perf_counter()
     again = fingerprint(await _messages(store, transcript))
     same = again == transcript.fingerprint
     return Proof(
@@ -146,7 +139,6 @@ async def rebuilt(
         passed=not report.differing and same,
         figure=f"{report.views:,} views, {report.envelopes:,} envelopes, "
         f"{len(report.differing):,} differ",
-        seconds=report.seconds + time.perf_counter() - began,
         facts={
             "views": report.views,
             "envelopes": report.envelopes,

@@ -110,4 +110,4 @@ def kill_proofs(killed: Killed | None) -> list[Proof]:
 def not_killed(reason: str, *, passed: bool | None = None) -> Proof:
     """That there was no kill, and why: None is what could not be, False what should have been."""
     claim = "The server was killed and came back"
-    return Proof("killed", claim, passed, f"not done: {reason}", None, {"reason": reason})
+    return Proof("killed", claim, passed, f"not done: {reason}", {"reason": reason})

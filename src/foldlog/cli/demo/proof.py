@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, ParamSpec
+
+P = ParamSpec("P")
 
 
 class Proof(NamedTuple):
@@ -19,8 +23,8 @@ class Proof(NamedTuple):
     claim: str
     passed: bool | None
     figure: str
-    seconds: float | None
     facts: Mapping[str, Any]
+    seconds: float | None = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -32,6 +36,17 @@ class Proof(NamedTuple):
             "seconds": self.seconds,
             **self.facts,
         }
+
+
+def timed(act: Callable[P, Awaitable[Proof]]) -> Callable[P, Awaitable[Proof]]:
+    """An act whose proof says how long it took."""
+
+    @functools.wraps(act)
+    async def measured(*args: P.args, **kwargs: P.kwargs) -> Proof:
+        began = time.perf_counter()
+        return (await act(*args, **kwargs))._replace(seconds=time.perf_counter() - began)
+
+    return measured
 
 
 def fingerprint(messages: Iterable[Mapping[str, Any]]) -> str:

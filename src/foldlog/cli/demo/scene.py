@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import time
-import zlib
+from base64 import b64decode
 from typing import Final
 
 from foldlog import Message
@@ -35,6 +34,11 @@ _ANSWER: Final = """Two ways to get eleven people to the coast on Saturday:
 
 I would book the train. `group_ticket("coast", 11)` holds the price until tonight."""
 
+_CHART: Final = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAALQAAABQAgMAAADNdrc1AAAACVBMVEX///8oUMi0w+p8G/4DAAAAP0lEQVR42mNgGAVDDn"
+    "CtgoBR1aOqh49qJqiahlHVeFVrQRgrRlVTTXUoBASMqh5VPap6VPWo6lHV5KkeBagAAH9uWGngy6ZuAAAAAElFTkSuQmCC"
+)
+"""A picture of four prices, as PNG."""
 
 _SEATS: Final = "The train it is. Is there **room for two wheelchairs**?"
 
@@ -57,7 +61,7 @@ async def play(store: Store) -> None:
             f"cycling-club:mira:{SESSION}", {"prefers": ["train"], "avoid": ["early mornings"]}
         )
         await store.artifact_store.put_bytes(
-            _chart([143, 198, 260, 174]),
+            _CHART,
             mime_type="image/png",
             filename="prices.png",
             scope=ArtifactScope(session_id=SESSION, trace_id=_TRACE),
@@ -140,25 +144,3 @@ async def _talk(store: Store, author: str, role: str, text: str) -> None:
     body = {"role": role, "content": text}
     message = Message(f"{author} {len(text)}", "openai", body, role=role, author=author)
     await store.append_messages(SESSION, [message])
-
-
-def _chart(values: list[int]) -> bytes:
-    """A bar chart as a PNG file, of what the standard library has."""
-    width, height, bar = 360, 160, 60
-    rows = bytearray()
-    for y in range(height):
-        rows.append(0)  # no filter
-        for x in range(width):
-            column, inside = divmod(x - 24, bar + 18)
-            is_bar = 0 <= column < len(values) and x >= 24 and inside < bar
-            high = is_bar and height - y - 12 <= values[column] // 2 and y < height - 12
-            colour = (b"\x28\x50\xc8" if column == 0 else b"\xb4\xc3\xea") if high else b"\xff" * 3
-            rows += colour
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        check = struct.pack(">I", zlib.crc32(name + data))
-        return struct.pack(">I", len(data)) + name + data + check
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    image = chunk(b"IDAT", zlib.compress(bytes(rows), 9))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + image + chunk(b"IEND", b"")

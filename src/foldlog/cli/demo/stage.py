@@ -55,17 +55,17 @@ class Stage:
 
     def killed(self, pid: int, in_flight: int) -> None:
         """The server was killed just now."""
-        from rich.rule import Rule
-
-        text = f"SIGKILL to nats-server, pid {pid}, with {in_flight} saves in flight"
-        self._console.print(Rule(text, style="red", characters="─"))
+        self._rule(f"SIGKILL to nats-server, pid {pid}, with {in_flight} saves in flight", "red")
 
     def back(self, killed: Killed) -> None:
         """A new connection has read the log of the server that was started again."""
+        outage = f"{killed.outage * 1000:.0f} ms"
+        self._rule(f"back as pid {killed.new_pid}, read again after {outage}", "green")
+
+    def _rule(self, text: str, colour: str) -> None:
         from rich.rule import Rule
 
-        text = f"back as pid {killed.new_pid}, read again after {killed.outage * 1000:.0f} ms"
-        self._console.print(Rule(text, style="green", characters="─"))
+        self._console.print(Rule(text, style=colour, characters="─"))
 
     @contextmanager
     def progress(self, label: str) -> Iterator[Callable[[RebuildProgress], None]]:
