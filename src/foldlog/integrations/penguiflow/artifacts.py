@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from foldlog.integrations.penguiflow.classes import installed
@@ -44,20 +45,8 @@ class PenguiFlowArtifactStore:
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Keep the bytes and return their `ArtifactRef`."""
-        with callers_code("put_bytes"):
-            owner, kept, content = _owner(scope), plain(meta), _content(data)  # as it is now
-        ref = await self._reach.write(
-            lambda store: store.artifact_store.put_bytes(
-                content,
-                mime_type=mime_type,
-                filename=filename,
-                namespace=namespace,
-                scope=owner,
-                meta=kept,
-            ),
-            self._failures.of("put_bytes", owner.trace_id),
-        )
-        return _reference(ref)
+        named = {"mime_type": mime_type, "filename": filename, "namespace": namespace}
+        return await self._put("put_bytes", lambda: _content(data), scope, meta, named)
 
     async def put_text(
         self,
@@ -70,18 +59,19 @@ class PenguiFlowArtifactStore:
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Keep the text as UTF-8 and return its `ArtifactRef`."""
-        with callers_code("put_text"):
-            owner, kept = _owner(scope), plain(meta)  # as it is now
+        named = {"mime_type": mime_type, "filename": filename, "namespace": namespace}
+        return await self._put("put_text", lambda: text, scope, meta, named)
+
+    async def _put(
+        self, method: str, content: Callable[[], Any], scope: Any, meta: Any, named: dict[str, Any]
+    ) -> Any:
+        with callers_code(method):
+            owner, kept, given = _owner(scope), plain(meta), content()  # as it is now
         ref = await self._reach.write(
-            lambda store: store.artifact_store.put_text(
-                text,
-                mime_type=mime_type,
-                filename=filename,
-                namespace=namespace,
-                scope=owner,
-                meta=kept,
+            lambda store: getattr(store.artifact_store, method)(
+                given, scope=owner, meta=kept, **named
             ),
-            self._failures.of("put_text", owner.trace_id),
+            self._failures.of(method, owner.trace_id),
         )
         return _reference(ref)
 
