@@ -7,6 +7,9 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import (
     Agent,
     ApprovalRequired,
@@ -17,7 +20,12 @@ from pydantic_ai import (
     RunContext,
     ToolReturn,
 )
-from pydantic_ai.capabilities import AbstractCapability, ModelFallback, durable_operation
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    Instrumentation,
+    ModelFallback,
+    durable_operation,
+)
 from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -27,8 +35,9 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.toolsets import ExternalToolset, FunctionToolset
+from pydantic_ai.toolsets import DynamicToolset, ExternalToolset, FunctionToolset
 
 import foldlog
 from foldlog import Misuse, PayloadError
@@ -271,7 +280,7 @@ async def test_a_result_that_cannot_be_recorded_is_an_unknown_outcome(
         did.append("act")
         return object()
 
-    with pytest.raises(PayloadError):
+    with pytest.raises(PayloadError, match="Unable to serialize unknown type"):
         await agent_run(store, agent)
     with pytest.raises(StepUnknown):
         await agent_run(store, agent)
@@ -515,3 +524,96 @@ async def test_an_agent_that_goes_on_failing_fails(store: foldlog.Store) -> None
         handle = await store.start("agent", "go", id="r", session_id="s")
         with pytest.raises(RunFailed, match="down"):
             await handle.result(timeout=PATIENCE)
+
+
+async def test_a_toolset_that_a_function_makes_is_made_once(store: foldlog.Store) -> None:
+    made: list[str] = []
+
+    def make(ctx: RunContext[None]) -> FunctionToolset[None]:
+        made.append("toolset")
+        toolset = FunctionToolset[None]()
+        toolset.add_function(lambda: made.append("act"), name="act")
+        return toolset
+
+    dynamic = DynamicToolset[None](make, id="dynamic")
+    agent = Agent(Played([call("act", "c1")], "done").model, name="a", toolsets=[dynamic])
+    assert await agent_run(store, agent) == "done"
+    before = list(made)
+    assert await agent_run(store, agent) == "done"
+    assert made == before
+    assert before.count("act") == 1
+    steps = await steps_of(store)
+    assert {"a: act c1", "a: dynamic_toolset dynamic.get_tools"} <= steps.keys()
+
+
+async def test_what_a_step_would_lose_is_refused_in_it(store: foldlog.Store) -> None:
+    agent = Agent(Played([call("act", "c1")], "done").model, name="a")
+
+    @agent.tool
+    def act(ctx: RunContext[None]) -> None:
+        ctx.enqueue("later")
+
+    with pytest.raises(UserError, match="enqueue"):
+        await agent_run(store, agent)
+
+
+async def test_streams_and_nodes_are_the_same_again(store: foldlog.Store) -> None:
+    played = Played([call("act", "c1")], "it is sunny")
+    agent = Agent(played.model, name="a")
+
+    @agent.tool_plain
+    def act() -> str:
+        return "sunny"
+
+    for _ in range(2):
+        async with store.run("streamed", session_id="s") as run:
+            options: Any = {"capabilities": [FoldlogDurability(run)]}
+            async with agent.run_stream("go", **options) as streamed:
+                assert await streamed.get_output() == "it is sunny "
+        async with store.run("nodes", session_id="s") as run:
+            options = {"capabilities": [FoldlogDurability(run)]}
+            async with agent.iter("go", **options) as nodes:
+                assert [type(each).__name__ async for each in nodes][-1] == "End"
+    assert played.asked == 4
+    expected = dict.fromkeys(("a: model 1", "a: act c1", "a: model 2"), "done")
+    assert await steps_of(store, run="streamed") == await steps_of(store, run="nodes") == expected
+
+
+async def test_a_rerun_reports_no_spans_of_calls_again(store: foldlog.Store) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing = Instrumentation(settings=InstrumentationSettings(tracer_provider=provider))
+    agent = Agent(Played([call("act", "c1")], "done").model, name="a", capabilities=[tracing])
+
+    @agent.tool_plain
+    def act() -> str:
+        return "sunny"
+
+    assert await agent_run(store, agent) == "done"
+    names = [each.name for each in exporter.get_finished_spans()]
+    assert sum(each.startswith("chat") for each in names) == 2
+    exporter.clear()
+    assert await agent_run(store, agent) == "done"
+    again = [each.name for each in exporter.get_finished_spans()]
+    assert len(again) == 1  # of the run, which has gone on here
+    assert again[0].startswith("invoke_agent")
+
+
+async def test_a_fork_goes_another_way_from_a_step(store: foldlog.Store) -> None:
+    agent = Agent(Played([call("act", "c1")], "done").model, name="a")
+    did: list[str] = []
+
+    @agent.tool_plain
+    def act() -> str:
+        did.append("act")
+        return "sunny"
+
+    assert await agent_run(store, agent) == "done"
+    await store.fork("s", at="before step a: model 2", to="s2")
+    other = Played([call("act", "c1")], "done otherwise")
+    with agent.override(model=other.model):
+        async with store.run("r", session_id="s2") as run:
+            models = {"other": other.model}
+            durability = FoldlogDurability[None](run, models=models)
+            result = await agent.run("go", capabilities=[durability])
+    assert (result.output, other.asked, did) == ("done otherwise", 1, ["act"])

@@ -127,6 +127,7 @@ class Steps(JournalCallableOperationBackend[StepOptions]):
                 raise ModelAPIError(operation_id.model_name, message)
             raise RuntimeError(message)
         is_done_here = False
+        lost: list[Unrecordable] = []
 
         async def do(tool: str = "", arguments: Any = None, prompt: Any = None) -> Any:
             nonlocal is_done_here
@@ -134,6 +135,7 @@ class Steps(JournalCallableOperationBackend[StepOptions]):
             try:
                 payload: Any = await body()
             except Unrecordable as error:
+                lost.append(error)
                 return error  # which the log cannot hold: the step's outcome is unknown
             if is_model:
                 used = payload["usage"]
@@ -148,9 +150,13 @@ class Steps(JournalCallableOperationBackend[StepOptions]):
         # All others may be done twice: the contract asks it of them.
         options = config if is_tool else {"repeatable": True, **config}
         kind = "model" if is_model else "tool" if is_tool else "step"
-        found: Any = await place.beside_others(
-            place.run.step(step, do, kind=kind, **given, **options)
-        )
+        step_done = place.run.step(step, do, kind=kind, **given, **options)
+        try:
+            found: Any = await place.beside_others(step_done)
+        except PayloadError:
+            if lost:
+                raise lost[0] from None
+            raise
         record_durable_unit(executed=is_done_here)
         return _as_payload(found) if is_tool else found
 
