@@ -117,6 +117,12 @@ if TYPE_CHECKING:
         memory_store as memory_store,
     )
     from foldlog.position import LogPosition as LogPosition
+    from foldlog.projectors import (
+        Projecting as Projecting,
+        ProjectorFailed as ProjectorFailed,
+        projector as projector,
+        table as table,
+    )
     from foldlog.protocols import (
         ArtifactStore as ArtifactStore,
         StateStore as StateStore,
@@ -199,6 +205,7 @@ _HOMES = {
     """,
     "foldlog.opening": "Connecting Past Store connect memory_store",
     "foldlog.position": "LogPosition",
+    "foldlog.projectors": "Projecting ProjectorFailed projector table",
     "foldlog.protocols": """
         ArtifactStore StateStore SupportsArtifacts SupportsConversationBindings
         SupportsMemoryState SupportsPlannerEvents SupportsPlannerState SupportsSteering

@@ -32,6 +32,7 @@ COMMANDS = [
     "diff",
     "sql",
     "mcp",
+    "project",
     "waiting",
     "answer",
     "confirm",

@@ -20,6 +20,7 @@ from foldlog.cli.fork import fork
 from foldlog.cli.history import history
 from foldlog.cli.importing import import_
 from foldlog.cli.mcp import mcp
+from foldlog.cli.project import project
 from foldlog.cli.queues import queue, queues
 from foldlog.cli.rebuild import rebuild
 from foldlog.cli.replay import replay
@@ -61,6 +62,7 @@ _COMMANDS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "diff": diff,
         "sql": sql,
         "mcp": mcp,
+        "project": project,
     },
     "Steer and answer": {
         "waiting": waiting,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from foldlog.cli.command import command
+from foldlog.cli.modules import declared_in
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json_line
-
-if TYPE_CHECKING:
-    from foldlog.runs import Durable
 
 
 @command
@@ -38,8 +35,10 @@ async def worker(
     Then runs go on to their next step, and are handed on to other workers.
     """
     import foldlog
+    from foldlog.runs import Durable
 
-    functions = _functions(module)
+    how = "decorate one with @foldlog.durable"
+    functions = declared_in(module, Durable, "durable function", how)
     async with target.connect(make=True) as store:
         if "opentelemetry.sdk.metrics" in sys.modules:  # by the module, or by what runs this
             from foldlog.telemetry import instrument
@@ -56,22 +55,3 @@ async def worker(
             names = ", ".join(f"{each.name} {each.version}" for each in functions)
             print(f"doing {names}; Ctrl-C ends", flush=True)  # noqa: T201 - for who started it
         await working.run()
-
-
-def _functions(module: str) -> list[Durable[..., Any]]:
-    """The durable functions that stand in a module, which is looked for here, too."""
-    from foldlog.runs import Durable
-
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise typer.BadParameter(f"there is no module {module!r} here: {error}") from error
-    functions = [each for each in vars(found).values() if isinstance(each, Durable)]
-    if not functions:
-        raise typer.BadParameter(
-            f"{module} has no durable function: decorate one with @foldlog.durable"
-        )
-    return functions

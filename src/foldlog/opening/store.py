@@ -308,6 +308,23 @@ class Store(BaseStore):
             store, query, parameters, timeout=timeout, max_rows=max_rows, max_bytes=max_bytes
         )
 
+    @operation()
+    async def projected(self, name: str, *, at: LogPosition, timeout: float | None = 10.0) -> None:
+        """Return when a projector's tables have all up to a position: to read your own write there.
+
+        Args:
+            name: a projector that a `foldlog.Projecting` runs on this store.
+            at: the position: `await store.position()` behind the write, or `LogItem.position`.
+            timeout: seconds to wait. None: as long as it takes.
+
+        Raises:
+            NotFound: no such projector runs on this store.
+            LogTimeout: it is not there in time. ProjectorFailed: it refuses a record.
+        """
+        from foldlog.projectors.projecting import projected
+
+        await projected(self, name, at, timeout)
+
     def at(self, when: When) -> Past:
         """Return this store as it was at a moment, read-only.
 

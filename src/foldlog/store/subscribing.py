@@ -96,6 +96,12 @@ class Subscription:
         self._families = None if is_everything else sorted(kinds)
         self._live = live and core.past is None
         self._by_time = by_time
+        self._wakes = set[asyncio.Event]()
+
+    def look(self) -> None:
+        """Have it look at the log at once, for records of other kinds, too: `Page.position`."""
+        for each in self._wakes:
+            each.set()
 
     async def __aiter__(self) -> AsyncGenerator[LogItem]:
         async with aclosing(self.pages()) as pages:
@@ -106,7 +112,7 @@ class Subscription:
     async def pages(self) -> AsyncGenerator[Page]:
         """Yield pages, each once. Errors as `Store.subscribe`."""
         reading = _Reading(self._core, self._kinds, self._families, self._after)
-        async with self._wakes() as wake:
+        async with self._following() as wake:
             while True:
                 wake.clear()
                 try:
@@ -123,13 +129,14 @@ class Subscription:
                 await woken(wake)
 
     @asynccontextmanager
-    async def _wakes(self) -> AsyncIterator[asyncio.Event]:
+    async def _following(self) -> AsyncIterator[asyncio.Event]:
         """What is set whenever there may be more: by push, which is only a hint."""
         wake, followers = asyncio.Event(), self._core.hot_views.followers
         async with AsyncExitStack() as following:
             if self._live:
-                followers.add(wake)
-                following.callback(followers.discard, wake)
+                for wakes in (followers, self._wakes):
+                    wakes.add(wake)
+                    following.callback(wakes.discard, wake)
                 log = self._core.forked_log
                 families: Sequence[str | None] = self._families or (None,)
                 for shard in range(log.namespace.shards):
@@ -161,6 +168,7 @@ class _Reading:
         self._reaches = [*(none if after is None else after.shards)]
         self._effects = _Effects(core, is_whole=after is None)
         self._epoch: int | None = None
+        self._is_new = True
 
     def begin_again(self) -> None:
         """Forget what was read and not yielded."""
@@ -168,26 +176,27 @@ class _Reading:
 
     async def round(self, *, by_time: bool) -> AsyncGenerator[Page]:
         """Yield what there is by now behind where it was."""
-        log, epoch = self._core.forked_log, self._core.log.epoch
+        epoch = self._core.log.epoch
         if epoch != self._epoch:  # it is the log that it was
             await moments.resolve(self._core.log, self._position())
             self._epoch = epoch
-        heads = await log.heads()
+        heads = (await moments.head(self._core.log)).shards
         shards = [
-            self._pages(shard, head)
+            self._pages(shard, head.seq)
             for shard, head in enumerate(heads)
-            if head > self._reaches[shard].whole
+            if head.seq > self._reaches[shard].whole
         ]
         async with AsyncExitStack() as reading:
             for each in shards:
                 await reading.enter_async_context(aclosing(each))
             async for page in _merged(shards) if by_time and len(shards) > 1 else _joined(shards):
                 yield Page([self._item(each) for each in page], self._position())
-        if shards:
+        if shards or self._is_new:
+            self._is_new = False
             # The scan may have gone further than the head was; never less far.
             for shard, head in enumerate(heads):
-                if head > self._reaches[shard].whole:
-                    self._reaches[shard] = Reach(head)
+                if head.seq > self._reaches[shard].whole:
+                    self._reaches[shard] = head
             yield Page([], self._position())
 
     async def _pages(self, shard: int, head: int) -> AsyncGenerator[list[_Effect]]:

@@ -1,0 +1,317 @@
+"""Projectors: what they make of the log's records, in tables of the user's own database."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import json
+import types
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
+
+from foldlog.errors import ConfigurationError, Misuse
+from foldlog.store.subscribing import LogItem
+
+R = TypeVar("R")
+
+Form = Literal["text", "integer", "real", "boolean", "time", "date", "bytes", "json"]
+
+_FORMS: Final[dict[Any, Form]] = {
+    str: "text",
+    int: "integer",
+    float: "real",
+    bool: "boolean",
+    dt.datetime: "time",
+    dt.date: "date",
+    bytes: "bytes",
+}
+
+VIEW: Final = "foldlog_view"
+"""The column that says of which view a row is, so that it goes when that is cleared or erased."""
+
+ID: Final = "foldlog_id"
+"""The column that tells the rows of a table without a key apart."""
+
+
+class Transaction(Protocol):
+    """What a handler writes with: rows, and how far it has come, are stored together or not at all.
+
+    In SQL, `{calls}` is the projector's own table of that name: each version has its own.
+    """
+
+    def execute(self, sql: str, *parameters: Any) -> None:
+        """Have a statement done, in order with the others, before the transaction ends.
+
+        Args:
+            sql: a statement, with the placeholders of the database's driver.
+            parameters: their values.
+        """
+
+    async def fetch(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; it sees what was executed before.
+
+        Args:
+            sql: a query, with the placeholders of the database's driver.
+            parameters: their values.
+        """
+
+
+Handler = Callable[[Transaction, LogItem], Awaitable[None]]
+
+
+class Projector:
+    """Makes tables of records: what `foldlog.projector` and `foldlog.table` return.
+
+    Attributes:
+        name: its name, unique in a database.
+        kinds: the kinds whose records it is given.
+        version: change it with what it computes: another one fills tables of its own.
+        tables: the definition of the columns of each of its tables, by name.
+        handle: is given each record, with the transaction to write in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kinds: Sequence[str],
+        version: int,
+        tables: Mapping[str, str],
+        handle: Handler,
+    ) -> None:
+        if not all(each.isidentifier() for each in (name, *tables)):
+            raise ConfigurationError(
+                f"{name!r:.80}: projectors and tables are named like variables"
+            )
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise ConfigurationError(f"projector {name}: version is 1 or more, not {version!r:.80}")
+        self.name: str = name
+        self.kinds: tuple[str, ...] = tuple(kinds)
+        self.version: int = version
+        self.tables: Mapping[str, str] = tables
+        self.handle: Handler = handle
+
+    def own(self, table: str) -> str:
+        """Return the name of this version's own table of a name.
+
+        Args:
+            table: a name among `tables`.
+        """
+        return f"{table}_v{self.version}"
+
+    def __repr__(self) -> str:
+        return f"<projector {self.name}, version {self.version}>"
+
+
+def projector(
+    name: str, *, kinds: Sequence[str], tables: Mapping[str, str], version: int = 1
+) -> Callable[[Handler], Projector]:
+    """Have a function make tables of records: it gets each of them once, in the order of its shard.
+
+        @foldlog.projector("calls", kinds=["updates"], tables={"calls": "session text, tool text"})
+        async def calls(tx, item):
+            if item.was_cleared:
+                tx.execute("delete from {calls} where session = ?", item.keys[0])
+            elif item.record.update_type == "TOOL_CALL":
+                tool = item.record.content["tool"]
+                tx.execute("insert into {calls} values (?, ?)", item.keys[0], tool)
+
+    Rows and position are stored in one transaction. Where a view is cleared or erased, the function
+    gets an item with `was_cleared`: it removes what it made of it.
+
+    Args:
+        name: its name, unique in a database.
+        kinds: the kinds whose records it is given.
+        tables: the columns of its tables as SQL, by the table's name.
+        version: change it with what the function computes. A new version fills tables of its own,
+            and takes the place of the old one when it has caught up.
+
+    Returns:
+        What makes a `Projector` of a coroutine function.
+
+    Raises:
+        ConfigurationError: a name is none, or the version no number. Misuse: the function is no
+            coroutine function.
+    """
+
+    def decorate(handle: Handler) -> Projector:
+        if not inspect.iscoroutinefunction(handle):
+            raise Misuse(f"a projector is an `async def` that takes tx and item, not {handle!r}")
+        return Projector(name, kinds, version, tables, handle)
+
+    return decorate
+
+
+# --- tables of rows ------------------------------------------------------------------------------
+
+
+class Removed(NamedTuple):
+    """What a function of `foldlog.table` returns to have a row go: the values of its key."""
+
+    key: tuple[Any, ...]
+
+
+class Column(NamedTuple):
+    """A column of a table of rows."""
+
+    name: str
+    form: Form
+
+
+class TableOfRows(Projector):
+    """A projector with one table, of the rows that a function makes of records.
+
+    Attributes:
+        columns: the columns, those of foldlog last.
+        key: the columns that tell rows apart.
+        add: the columns whose values are added up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kinds: Sequence[str],
+        version: int,
+        row_of: Callable[[LogItem], Any],
+        key: Sequence[str],
+        add: Sequence[str],
+    ) -> None:
+        super().__init__(name, kinds, version, {name: ""}, _unused)
+        own = [Column(each, _form(hint, name)) for each, hint in _fields_of(row_of, name).items()]
+        names = [each.name for each in own]
+        if unknown := [each for each in (*key, *add) if each not in names]:
+            raise ConfigurationError(f"table {name}: its rows have no {', '.join(unknown)}")
+        if add and {*key, *add} != {*names}:
+            raise ConfigurationError(f"table {name}: with add=, each column is in key= or in add=")
+        self.columns: list[Column] = [*own, Column(VIEW, "text")]
+        if not key:
+            self.columns.append(Column(ID, "text"))
+        self.key: tuple[str, ...] = (*key, *([VIEW] if add else [] if key else [VIEW, ID]))
+        self.add: tuple[str, ...] = tuple(add)
+        self._own = names
+        self._row_of = row_of
+        self._key = tuple([each.name for each in self.columns].index(each) for each in self.key)
+        self._add = tuple(names.index(each) for each in add)
+
+    def changes(self, items: Sequence[LogItem]) -> Changes:
+        """Return what some records change in the table. Raises what the user's function does."""
+        made = Changes()
+        for item in items:
+            view = json.dumps([item.kind, *item.keys])
+            if item.was_cleared:
+                made.forget(view, len(self._own))
+                continue
+            row = self._row_of(item)
+            if row is None:
+                continue
+            if isinstance(row, Removed):
+                made.remove(row.key)
+                continue
+            values = [getattr(row, name) for name in self._own] + [view]
+            if len(self.columns) > len(values):
+                values.append(item.id)
+            made.put(tuple(values[at] for at in self._key), values, self._add)
+        return made
+
+
+class Changes:
+    """What a batch does to a table: first rows go, by view or by key; then others are written."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, None] = {}
+        self.keys: dict[tuple[Any, ...], None] = {}
+        self.rows: dict[tuple[Any, ...], list[Any]] = {}
+
+    def forget(self, view: str, at: int) -> None:
+        """Have all rows of a view go, whose name is in a column."""
+        self.views[view] = None
+        self.rows = {key: row for key, row in self.rows.items() if row[at] != view}
+
+    def remove(self, key: tuple[Any, ...]) -> None:
+        """Have a row go."""
+        self.keys[key] = None
+        self.rows.pop(key, None)
+
+    def put(self, key: tuple[Any, ...], row: list[Any], add: Sequence[int]) -> None:
+        """Write a row, or add it to what is there."""
+        known = self.rows.get(key) if add else None
+        if known is None:
+            self.rows[key] = row
+        else:
+            for at in add:
+                known[at] += row[at]
+
+
+def table(
+    name: str,
+    *,
+    kinds: Sequence[str],
+    key: Sequence[str] = (),
+    add: Sequence[str] = (),
+    version: int = 1,
+) -> Callable[[Callable[[LogItem], R]], TableOfRows]:
+    """Make a table of the rows that a function makes of records, without SQL by hand.
+
+        class Cost(NamedTuple):
+            day: str
+            tool: str
+            euros: float
+
+        @foldlog.table("costs", kinds=["updates"], key=["day", "tool"], add=["euros"])
+        def costs(item: foldlog.LogItem) -> Cost | None:
+            ...
+
+    The function returns a row, None, or `foldlog.projectors.Removed` with the key of a row that
+    goes. The columns are the fields of the row's class: a NamedTuple, a dataclass, a struct, or a
+    pydantic model. What came of a view that is cleared or erased goes by itself.
+
+    Args:
+        name: the table's name, and the projector's.
+        kinds: the kinds whose records the function is given.
+        key: the fields that tell rows apart: a later row takes the place of an earlier one. Empty:
+            each record's row stays.
+        add: the fields that are added up in rows of one key.
+        version: change it with what the function computes.
+
+    Returns:
+        What makes a `Projector` of a function.
+
+    Raises:
+        ConfigurationError: a name is none; the function does not say which class its rows are of,
+            or a field is of a type that no column has.
+    """
+    return lambda row_of: TableOfRows(name, kinds, version, row_of, key, add)
+
+
+async def _unused(tx: Transaction, item: LogItem) -> None:
+    """A table of rows is written by batches."""
+
+
+def _fields_of(row_of: Callable[[LogItem], Any], name: str) -> dict[str, Any]:
+    declared = typing.get_type_hints(row_of).get("return")
+    rows = [each for each in _parts(declared) if each not in (type(None), Removed)]
+    found = typing.get_type_hints(rows[0]) if len(rows) == 1 and isinstance(rows[0], type) else {}
+    if not found:
+        raise ConfigurationError(
+            f"table {name}: the function says what class its rows are of: -> Cost | None"
+        )
+    return found
+
+
+def _parts(declared: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(declared) in (typing.Union, types.UnionType)
+    return typing.get_args(declared) if is_union else (declared,)
+
+
+def _form(declared: Any, table: str) -> Form:
+    parts = [each for each in _parts(declared) if each is not type(None)]
+    origin = (typing.get_origin(parts[0]) or parts[0]) if len(parts) == 1 else None
+    if origin in (dict, list, Any):
+        return "json"
+    found = _FORMS.get(origin)
+    if found is None:
+        known = ", ".join(each.__name__ for each in _FORMS)
+        raise ConfigurationError(
+            f"table {table}: a column is of {known}, dict or list, not {declared}"
+        )
+    return found

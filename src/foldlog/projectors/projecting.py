@@ -1,0 +1,432 @@
+"""Running projectors: each record once into the tables, over crashes of either side."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from typing import Final, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+from foldlog.errors import FoldlogError, LogTimeout, Misuse, NotFound
+from foldlog.position import LogPosition
+from foldlog.projectors.database import Connect, Database, Held, InTransaction
+from foldlog.projectors.declared import Projector, TableOfRows
+from foldlog.projectors.errors import ProjectorFailed
+from foldlog.store.core import Core, core_of
+from foldlog.store.store import BaseStore
+from foldlog.store.subscribing import LogItem, Subscription
+
+T = TypeVar("T")
+
+OnProgress = Callable[[str, LogPosition], None]
+
+_log: Final = logging.getLogger("foldlog")
+
+_LEASE: Final = 10.0
+"""Seconds after which another process may write in place of one that is silent."""
+
+_PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before a record that was refused, or a database that is away, is tried again."""
+
+_TRIES: Final = 3
+"""How often something is tried again, in a row, that a database refuses which answers."""
+
+_running: Final[WeakKeyDictionary[Core, dict[str, _Following]]] = WeakKeyDictionary()
+
+
+class Projecting:
+    """Runs projectors into a database. `await projecting.run()` goes on until `stop`.
+
+        async with foldlog.Projecting(store, [calls], to="sqlite:///calls.db"):
+            ...
+
+    Rows, and how far they are, are stored in one transaction; of two processes with one projector
+    one writes, and the other waits. A record that is refused is tried again, and never left out in
+    silence: see `park`. Where the database is away, it waits.
+
+    Args:
+        store: an open store.
+        projectors: the projectors.
+        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; or a function that returns a
+            new connection of sqlite3, psycopg or duckdb.
+        parks: projectors that leave out the first record that they refuse.
+
+    Raises:
+        Misuse: there is no projector, or two of one name; `to` is no database.
+        ConfigurationError: the driver is not installed. NotFound: the store has no such kind.
+    """
+
+    def __init__(
+        self,
+        store: BaseStore,
+        projectors: Iterable[Projector],
+        *,
+        to: str | Connect,
+        parks: Iterable[str] = (),
+    ) -> None:
+        found = list(projectors)
+        names = {each.name for each in found}
+        if not found or len(names) < len(found):
+            raise Misuse("give projectors, each with a name of its own")
+        for each in found:
+            store.subscribe(each.kinds)
+        self._core = core_of(store)
+        self._all = {each.name: _Following(store, each, Database(to)) for each in found}
+        for name in parks:
+            if name not in self._all:
+                raise NotFound("projector", name, f"there are {', '.join(self._all)}")
+            self._all[name].parks.set()
+        self._leaving = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self.run(), name="foldlog projecting")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._running is not None
+        self.stop()
+        await self._running
+
+    def stop(self) -> None:
+        """Stop behind what is being written."""
+        self._leaving.set()
+
+    async def run(self, *, once: bool = False, on_progress: OnProgress | None = None) -> None:
+        """Project until `stop`.
+
+        Args:
+            once: end when all is projected that is in the log by then; a record that is refused
+                then raises ProjectorFailed.
+            on_progress: called with a projector's name and how far it is, now and then.
+
+        Raises:
+            UnknownMoment: the log is not the one that the tables are of: it was replaced.
+            LogCorrupt, StoreClosed: the log cannot be read, or the store is closed.
+        """
+        running = _running.setdefault(self._core, {})
+        if taken := running.keys() & self._all.keys():
+            raise Misuse(f"projector {min(taken)} runs on this store")
+        running |= self._all
+        tasks = [
+            asyncio.create_task(each.follow(once, on_progress), name=f"foldlog projector {name}")
+            for name, each in self._all.items()
+        ]
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            left = {*tasks}
+            while left and not leaving.done():
+                ended, _ = await asyncio.wait({*left, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                for each in ended & left:
+                    each.result()
+                left -= ended
+        finally:
+            for each in (*tasks, leaving):
+                each.cancel()
+            await asyncio.wait([*tasks, leaving])
+            for name, following in self._all.items():
+                running.pop(name, None)
+                await following.close()
+
+    async def caught_up(self, *, timeout: float | None = None) -> None:
+        """Return when all is in the tables that is in the log by now.
+
+        Args:
+            timeout: seconds to wait. None: as long as it takes.
+
+        Raises:
+            LogTimeout: it is not in time. ProjectorFailed: a record is refused.
+            LogUnavailable, StoreClosed: no answer, or a closed store.
+        """
+        store = next(iter(self._all.values())).store
+        at = await store.position()
+        await asyncio.gather(*(each.reached(at, timeout) for each in self._all.values()))
+
+    def park(self, name: str) -> None:
+        """Have the record left out that a projector refuses; the table `foldlog_parked` notes it.
+
+        Args:
+            name: the projector's name.
+
+        Raises:
+            NotFound: there is no such projector, or it refuses none.
+        """
+        found = self._all.get(name)
+        if found is None or found.failed is None:
+            raise NotFound("refused record", name, "only what a projector refuses is parked")
+        found.failed = None
+        found.parks.set()
+
+
+async def projected(store: BaseStore, name: str, at: LogPosition, timeout: float | None) -> None:
+    """See `Store.projected`."""
+    found = _running.get(core_of(store), {}).get(name)
+    if found is None:
+        raise NotFound("projector", name, "foldlog.Projecting runs it on this store")
+    await found.reached(at, timeout)
+
+
+class _Moved(Exception):
+    """Another process has written: what it wrote is where to go on."""
+
+
+class _Following:
+    """One projector as it follows the log."""
+
+    def __init__(self, store: BaseStore, projector: Projector, database: Database) -> None:
+        self.store = store
+        self.failed: ProjectorFailed | None = None
+        self.parks = asyncio.Event()
+        self._projector = projector
+        self._database = database
+        self._id = secrets.token_hex(8)
+        self._at = ""
+        self._is_held = self._is_shown = False
+        self._shows_at = LogPosition(())
+        self._on_progress: OnProgress | None = None
+        self._position: LogPosition | None = None
+        self._subscription: Subscription | None = None
+        self._failures = 0
+        self._moved = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Let go of the projector, and close the connection."""
+
+        def release() -> None:
+            self._database.begin()
+            held = self._database.held(self._projector)
+            if held.holder == self._id:
+                self._database.hold(self._projector, held.position, "", 0.0)
+            self._database.execute("commit")
+
+        try:
+            if self._is_held:
+                await self._database.do(release)
+        except Exception as error:  # noqa: BLE001 - each driver has its own errors
+            _log.info("projector %s was not let go: %r", self._projector.name, error)
+        finally:
+            await self._database.close()
+
+    async def reached(self, at: LogPosition, timeout: float | None) -> None:
+        """Return when all up to a position is in the tables."""
+        try:
+            async with asyncio.timeout(timeout):
+                while self._position is None or not at <= self._position:
+                    if self.failed is not None:
+                        raise self.failed
+                    self._moved.clear()
+                    if self._subscription is not None:
+                        self._subscription.look()
+                    await self._moved.wait()
+        except TimeoutError:
+            what = f"projector {self._projector.name} to come to {at}"
+            raise LogTimeout(what, timeout or 0.0) from None
+
+    async def follow(self, once: bool, on_progress: OnProgress | None) -> None:
+        """Project. Errors as `Projecting.run`."""
+        self._on_progress = on_progress
+        beating = asyncio.create_task(self._beat(), name="foldlog projector")
+        try:
+            while True:
+                try:
+                    await self._begin()
+                    await self._go_on(once=once)
+                    return
+                except _Moved:
+                    _log.info("projector %s: another process writes", self._projector.name)
+                    self._failures = 1
+                except FoldlogError:
+                    raise
+                except Exception as error:
+                    is_there = await self._database.do(self._database.is_there)
+                    if is_there and self._failures >= _TRIES:
+                        raise
+                    _log.warning("projector %s waits: %s", self._projector.name, error)
+                await asyncio.sleep(self._pause())
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
+
+    async def _begin(self) -> None:
+        """Have the projector, once nobody else has, and know how far it is."""
+        await self._database.do(lambda: self._database.make(self._projector))
+        held = await self._do(self._take)
+        self._at, self._is_shown, self._is_held = held.position, held.is_shown, True
+        self._position = LogPosition.parse(held.position) if held.position else None
+        self._moved.set()
+
+    def _pause(self) -> float:
+        """Seconds until it tries again: longer each time that it comes to nothing."""
+        self._failures += 1
+        return _PAUSES[min(self._failures, len(_PAUSES)) - 1]
+
+    def _take(self) -> Held:
+        held = self._database.held(self._projector)
+        if held.holder not in ("", self._id) and held.until > time.time():
+            raise _Moved
+        self._database.hold(self._projector, held.position, self._id, _LEASE)
+        return held
+
+    async def _go_on(self, *, once: bool) -> None:
+        """Write what follows, page by page."""
+        self._shows_at = await self.store.position()
+        found = self.store.subscribe(self._projector.kinds, after=self._position, live=not once)
+        self._subscription = found
+        async with aclosing(found.pages()) as pages:
+            async for page in pages:
+                if page.items or page.position != self._position:
+                    await self._write(page.items, page.position, once=once)
+        if not self._is_shown:  # there was nothing to write
+            await self._write([], self._position or self._shows_at, once=once)
+
+    async def _write(self, items: Sequence[LogItem], position: LogPosition, *, once: bool) -> None:
+        """Write a page: all at once; or where that is refused, one by one to the one that is."""
+        try:
+            await self._apply(items, position)
+        except (_Moved, FoldlogError):
+            raise
+        except Exception:
+            if not await self._database.do(self._database.is_there):
+                raise
+            if not items:
+                raise
+            for each in items:
+                try:
+                    await self._apply([each], each.position)
+                except (_Moved, FoldlogError):
+                    raise
+                except Exception as refused:
+                    if not await self._database.do(self._database.is_there):
+                        raise
+                    await self._refused(each, refused, once=once)
+            if position != items[-1].position:
+                await self._apply([], position)
+
+    async def _refused(self, item: LogItem, error: Exception, *, once: bool) -> None:
+        """Try a record again until it is taken, or somebody parks it."""
+        projector = self._projector
+        while True:
+            if not self.parks.is_set():
+                self.failed = ProjectorFailed(projector.name, item, error)
+                self.failed.__cause__ = error
+                self._moved.set()
+                if once:
+                    raise self.failed
+                _log.error("%s", self.failed)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await self.parks.wait()
+            try:
+                if self.parks.is_set():
+                    self.parks.clear()
+                    text = f"{type(error).__name__}: {error}"
+                    await self._apply([], item.position, parked=(item, text))
+                else:
+                    await self._apply([item], item.position)
+            except (_Moved, FoldlogError):
+                raise
+            except Exception as again:
+                if not await self._database.do(self._database.is_there):
+                    raise
+                error = again
+            else:
+                self.failed = None
+                return
+
+    async def _apply(
+        self,
+        items: Sequence[LogItem],
+        position: LogPosition,
+        *,
+        parked: tuple[LogItem, str] | None = None,
+    ) -> None:
+        """Write rows and position in one transaction, if nobody else has written since."""
+        projector, database = self._projector, self._database
+        of_rows = projector if isinstance(projector, TableOfRows) else None
+        changes = of_rows.changes(items) if of_rows is not None else None
+        shows = not self._is_shown and self._shows_at <= position
+        tx = InTransaction(database, projector)
+
+        def begin() -> None:
+            database.begin()
+            held = database.held(projector)
+            if (held.position, held.holder) != (self._at, self._id):
+                raise _Moved
+
+        def end() -> None:
+            tx.flush()
+            if of_rows is not None and changes is not None:
+                database.change(of_rows, changes)
+            if parked is not None:
+                database.park(projector, *parked)
+            if shows:
+                database.show(projector)
+            database.hold(projector, str(position), self._id, _LEASE)
+            database.execute("commit")
+
+        def whole() -> None:
+            begin()
+            end()
+
+        async with self._turn:
+            try:
+                if changes is None and items:
+                    await database.do(begin)
+                    for item in items:
+                        await projector.handle(tx, item)
+                    await database.do(end)
+                else:
+                    await database.do(whole)
+            except BaseException:
+                await database.do(self._roll_back)
+                raise
+            self._at, self._position, self._failures = str(position), position, 0
+            self._is_shown |= shows
+        if self._on_progress is not None:
+            self._on_progress(projector.name, position)
+        self._moved.set()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        """Do something in a transaction of its own."""
+
+        def done() -> T:
+            self._database.begin()
+            found = work()
+            self._database.execute("commit")
+            return found
+
+        async with self._turn:
+            try:
+                return await self._database.do(done)
+            except BaseException:
+                await self._database.do(self._roll_back)
+                raise
+
+    def _roll_back(self) -> None:
+        try:
+            self._database.execute("rollback")
+        except Exception:  # noqa: BLE001 - there was no transaction, or the database is away
+            self._database.is_there()
+
+    async def _beat(self) -> None:
+        """Have others wait while nothing comes."""
+        while True:
+            await asyncio.sleep(_LEASE / 3)
+            if not self._is_held:
+                continue
+            try:
+                await self._do(self._renew)
+            except _Moved:
+                continue
+            except Exception as error:  # noqa: BLE001 - the database is away, as `follow` finds
+                _log.info("projector %s: %r", self._projector.name, error)
+
+    def _renew(self) -> None:
+        held = self._database.held(self._projector)
+        if held.holder == self._id:
+            self._database.hold(self._projector, held.position, self._id, _LEASE)

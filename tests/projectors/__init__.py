@@ -1,0 +1,1 @@
+"""Projectors: tables of the log in other databases."""
