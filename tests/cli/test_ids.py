@@ -38,7 +38,7 @@ UNKNOWN = {
     "watch": ["bike-repair-1"],
 }
 """Commands that take an id, each with one that is not there."""
-MAKING = {"demo", "import", "restore", "serve", "start", "worker"}
+MAKING = {"demo", "import", "restore", "serve", "schedule", "start", "worker"}
 """Commands that make a data directory and a namespace."""
 
 NAMES = [str(each.name) for each in app.registered_commands]
@@ -86,8 +86,10 @@ def test_reading_what_is_not_there_is_an_error_and_makes_nothing(
         "backup": ["copy"],
         "doctor": ["--json"],
         "queue": ["pause", "default"],
+        "project": ["tests.projectors.filling", "--to", "sqlite:///x"],
         "sql": ["select 1"],
         "ui": ["--no-browser"],
+        "unschedule": ["daily"],
         "verify-bundle": ["file", "--against-log"],
     }.get(name, [])
     for path in (tmp_path / "none", tmp_path / "empty"):

@@ -18,13 +18,11 @@ from foldlog.exporting.lines import BlobLine, decode_record
 from foldlog.exporting.reading import Checked, check, is_blob, read, read_header
 from foldlog.opening import Store
 from foldlog.position import LogPosition
-from foldlog.runs.starting import wake_again, wake_at
+from foldlog.runs.starting import begins_a_run, wake_again, wake_at
 from foldlog.store import LogRecord
 from foldlog.store.blobs import BlobRef, blobs_in
 from foldlog.store.copying import FILLER, end_restore, restore_blob, restore_records
 from foldlog.store.core import core_of
-from foldlog_projections.runs import runs
-from foldlog_projections.runs.jobs import SUBMITTED
 
 _RECORDS: Final = 250
 
@@ -108,7 +106,7 @@ async def restore(
             if header.foldlog_export == 1:
                 _note_contents(store, some, named)
             shard = some[0].shard
-            started |= {each.keys for each in some if _starts(each)}
+            started |= {each.keys for each in some if begins_a_run(each)}
             new = [each for each in some if each.seq > heads[shard]]
             await restore_records(store, shard, new)
             done, present = done + len(some), present + len(some) - len(new)
@@ -123,14 +121,6 @@ async def restore(
     for each in await store.queues.schedules():
         await wake_at(store, each.next, schedule=each.name)
     return Restored(checked.records - present, present, checked.blobs)
-
-
-def _starts(record: LogRecord) -> bool:
-    """Whether a run that workers do begins with it."""
-    if record.kind == runs.kind.name:
-        with suppress(LogCorrupt):  # it comes as it is
-            return any(each.type == SUBMITTED for each in record.envelopes)
-    return False
 
 
 def _note_contents(

@@ -9,13 +9,13 @@ import secrets
 import time
 import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import IdTaken, LogTimeout, Misuse, NotFound
+from foldlog.errors import IdTaken, LogCorrupt, LogTimeout, Misuse, NotFound
 from foldlog.models import SteeringEvent, SteeringEventType, TaskState, TaskStatus
 from foldlog.runs.errors import ResultMissing, RunCancelled, RunFailed, UnreadableResult
 from foldlog.runs.functions import Durable, given_to
@@ -29,6 +29,7 @@ from foldlog.sessions.steering import until
 from foldlog.store.core import core_of
 from foldlog.store.operation import operation
 from foldlog.store.primitives import Item
+from foldlog.store.records import LogRecord
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, type_codec
@@ -142,6 +143,14 @@ async def wake_at(
     assert timers is not None
     key = f"schedule {schedule}" if run is None else id_of(run.session_id, run.run)
     await timers.arm(key, at, _encode(Wake(run, schedule)))
+
+
+def begins_a_run(record: LogRecord) -> bool:
+    """Whether a run that workers do begins with a record of the log; False if it is unreadable."""
+    if record.kind == runs.kind.name:
+        with suppress(LogCorrupt):
+            return any(each.type == jobs.SUBMITTED for each in record.envelopes)
+    return False
 
 
 async def wake_again(store: BaseStore, session_id: str, run: str) -> None:
