@@ -6,8 +6,8 @@ import inspect
 
 import foldlog
 
-MOST = 73
-"""Public names of a store: 70, `start` and `queues` of workers, and `subscribe`. A new one is a
+MOST = 74
+"""Public names of a store: 70, `start` and `queues` of workers, `subscribe` and `projected`. A new one is a
 promise to users: raise this only with such a promise.
 """
 

@@ -66,7 +66,7 @@ class Projector:
     Attributes:
         name: its name, unique in a database.
         kinds: the kinds whose records it is given.
-        version: change it with what it computes: another one fills tables of its own.
+        version: change it with what it computes: another one fills its own tables.
         tables: the definition of the columns of each of its tables, by name.
         handle: is given each record, with the transaction to write in.
     """
@@ -123,7 +123,7 @@ def projector(
         name: its name, unique in a database.
         kinds: the kinds whose records it is given.
         tables: the columns of its tables as SQL, by the table's name.
-        version: change it with what the function computes. A new version fills tables of its own,
+        version: change it with what the function computes. A new version fills its own tables,
             and takes the place of the old one when it has caught up.
 
     Returns:

@@ -45,8 +45,8 @@ class Projecting:
             ...
 
     Rows, and how far they are, are stored in one transaction; of two processes with one projector
-    one writes, and the other waits. A record that is refused is tried again, and never left out in
-    silence: see `park`. Where the database is away, it waits.
+    one writes, and the other waits. A record that is refused is tried again, and left out
+    only by `park`. Where the database is away, it waits.
 
     Args:
         store: an open store.
