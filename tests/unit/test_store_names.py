@@ -7,8 +7,9 @@ import inspect
 import foldlog
 
 MOST = 74
-"""Public names of a store: 70, `start` and `queues` of workers, `subscribe` and `projected`. A new one is a
-promise to users: raise this only with such a promise.
+"""Public names of a store: 70, `start` and `queues` of workers, `subscribe` and `projected`.
+
+A new one is a promise to users: raise this only with such a promise.
 """
 
 

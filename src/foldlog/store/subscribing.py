@@ -176,6 +176,7 @@ class _Reading:
 
     async def round(self, *, by_time: bool) -> AsyncGenerator[Page]:
         """Yield what there is by now behind where it was."""
+        self._core.hot_views.check()
         epoch = self._core.log.epoch
         if epoch != self._epoch:  # it is the log that it was
             await moments.resolve(self._core.log, self._position())
