@@ -30,7 +30,7 @@ def log(embedded_path: Path) -> Cli:
     assert log("import", demo_transcript()).code == 0
 
     async def filled() -> None:
-        async with foldlog.connect(**log.place) as store:
+        async with foldlog.connect(**log.place, timeout=60) as store:
             await fill(store)
 
     asyncio.run(filled())

@@ -11,7 +11,7 @@ pytest.importorskip("duckdb")
 
 async def test_sql_only_reads_and_says_what_is_left_out(ask: Client) -> None:
     tables = (await ask("sql")).text
-    assert "\nupdates (a record): session_id, task_id" in tables
+    assert "\nupdates (a record): session_id, id, type, task_id" in tables
     query = "select update_id, content from updates where session_id = 'long'"
     found = (await ask("sql", query=f"{query} limit 2000", limit=10)).document
     assert (len(found["rows"]), found["next"]) == (10, "OFFSET 10 of 2000 rows")

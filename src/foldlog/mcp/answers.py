@@ -61,7 +61,7 @@ def page(
         made, was_cut = line(each)
         size += len(made)
         if len(lines) == limit or (lines and size > ANSWER):
-            ends = f',"next":{json.dumps(str(cursor(len(lines))))}'
+            ends = f',"next":{json.dumps(cursor(len(lines)))}'
             break
         lines.append(made)
         cut |= {name: None} if was_cut else {}

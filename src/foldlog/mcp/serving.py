@@ -43,17 +43,17 @@ _READS: Final = {
 }
 _HTTP: Final = {"stateless_http": True, "json_response": True}
 
-_IS_1: Final = find_spec("mcp.server.mcpserver") is None
+IS_1: Final = find_spec("mcp.server.mcpserver") is None
 """Whether the SDK is version 1, which calls the same things otherwise."""
 
-_HOME: Final = "mcp.server.fastmcp" if _IS_1 else "mcp.server.mcpserver"
+_HOME: Final = "mcp.server.fastmcp" if IS_1 else "mcp.server.mcpserver"
 
 
 def make_server(store: Store) -> Any:
     """Return the server: see `foldlog.mcp.server`."""
     made = import_module(_HOME)
     options: dict[str, Any] = {"instructions": _INSTRUCTIONS, "log_level": "ERROR"}
-    if _IS_1:
+    if IS_1:
         server = made.FastMCP("foldlog", **options, **_HTTP)
     else:
         server = made.MCPServer("foldlog", version=foldlog.__version__, **options)
@@ -119,7 +119,7 @@ async def serve_http(store: Store, *, port: int, announce: Callable[[str, str], 
         ConfigurationError: the port cannot be used.
     """
     server = make_server(store)
-    application = server.streamable_http_app(**({} if _IS_1 else _HTTP))
+    application = server.streamable_http_app(**({} if IS_1 else _HTTP))
     access = Access(hosts=serving.OWN_NAMES)
 
     def started(port: int) -> None:
