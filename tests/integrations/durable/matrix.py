@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 import foldlog
 from foldlog.models import Waiting, WaitingKind
-from tests.integrations.durable.script import CALLS, PROMPT, TOOLS, read_calls, result_of
+from tests.integrations.durable.script import (
+    CALLS,
+    MOMENTS,
+    PROMPT,
+    STOPPED,
+    TOOLS,
+    read_calls,
+    result_of,
+)
 from tests.support.workers import PATIENCE, StartWorker
 
 
@@ -28,7 +36,7 @@ class Came(NamedTuple):
 async def run_agent(
     store: foldlog.Store, start: StartWorker, made_by: str, file: Path, dies_at: str = ""
 ) -> Came:
-    """Have a worker do the framework's agent, kill it there, and another one go on with it."""
+    """Have a worker do the framework's agent, kill or stop it there, and another one go on."""
     session = dies_at or "undisturbed"
     handle = await store.start("agent", PROMPT, id="trip", session_id=session)
     asked: list[str] = []
@@ -37,8 +45,9 @@ async def run_agent(
         worker = await start(made_by, file, dies_at)
         assert await worker.hear() == "ready"
         if dies_at:
+            code = 0 if dies_at.endswith(STOPPED) else -signal.SIGKILL
             async with asyncio.timeout(PATIENCE):
-                assert await worker.process.wait() == -signal.SIGKILL, await worker.complaint()
+                assert await worker.process.wait() == code, await worker.complaint()
             worker = await start(made_by, file, "")
             assert await worker.hear() == "ready"
         answer = await handle.result(timeout=PATIENCE)
@@ -84,7 +93,7 @@ def wrong_in(came: Came, undisturbed: Came, dies_at: str = "") -> list[str]:
     wrong = []
     for call in CALLS:
         is_tool = call in TOOLS
-        again = dies_at.startswith(f"{call} ")
+        again = dies_at in [f"{call} {moment}" for moment in MOMENTS]
         if is_tool and had[call] != 1:
             wrong.append(f"the effect of {call} was had {had[call]} times")
         if not is_tool and began[call] != 1 + again:

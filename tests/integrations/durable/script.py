@@ -33,6 +33,9 @@ TOOLS: Final = ("search Oslo", "book Oslo", "book Bergen")
 MOMENTS: Final = ("begun", "done")
 """When a process dies in a call: before its effect, or after it and before anybody knows."""
 
+STOPPED: Final = "stopped"
+"""In place of a moment: the process is told to stop in a call, and may end it."""
+
 PROMPT: Final = "a trip to Oslo"
 
 
@@ -46,7 +49,7 @@ class Script:
 
     Args:
         file: where the calls of all processes stand, a JSON value a line.
-        dies_at: the call and the moment at which this process kills itself; "": at none.
+        dies_at: the call and the moment at which this process kills, or stops, itself; "": never.
     """
 
     def __init__(self, file: Path, dies_at: str = "") -> None:
@@ -69,6 +72,8 @@ class Script:
         return ", ".join(sorted(results))
 
     def _happen(self, call: str) -> None:
+        if self._dies_at == f"{call} {STOPPED}":
+            os.kill(os.getpid(), signal.SIGTERM)
         for moment in MOMENTS:
             self._write(call, moment)
             if self._dies_at == f"{call} {moment}":

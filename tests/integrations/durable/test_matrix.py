@@ -8,7 +8,7 @@ import pytest
 
 import foldlog
 from tests.integrations.durable.matrix import Came, run_agent, wrong_in
-from tests.integrations.durable.script import CALLS, MOMENTS
+from tests.integrations.durable.script import CALLS, MOMENTS, STOPPED
 from tests.integrations.missing import is_installed, make_has_it
 from tests.support.workers import StartWorker
 
@@ -44,6 +44,16 @@ async def test_an_undisturbed_agent_does_all_once(framework: str) -> None:
     came = _undisturbed[framework]
     assert came.answer == ANSWER
     assert wrong_in(came, came) == []
+    assert came.asked == []
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_an_agent_whose_worker_is_told_to_stop_goes_on_and_asks_nobody(
+    store: foldlog.Store, start_worker: StartWorker, tmp_path: Path, framework: str, call: str
+) -> None:
+    stops_at, make = f"{call} {STOPPED}", made_by(framework)
+    came = await run_agent(store, start_worker, make, tmp_path / "calls", stops_at)
+    assert wrong_in(came, _undisturbed[framework], stops_at) == []
     assert came.asked == []
 
 
