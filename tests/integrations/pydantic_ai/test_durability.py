@@ -139,6 +139,7 @@ async def test_the_prompt_tells_one_run_of_an_agent_from_another(store: foldlog.
     assert await agent_run(store, agent, "to Oslo") == "done"
     with pytest.raises(foldlog.StepChanged, match="to Bergen"):
         await agent_run(store, agent, "to Bergen")
+    assert await agent_run(store, agent, "to Bergen", model={"on_change": "keep"}) == "done"
 
 
 async def test_calls_that_wait_are_listed_at_once_and_each_is_answered(

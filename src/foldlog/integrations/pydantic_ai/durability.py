@@ -182,7 +182,7 @@ class FoldlogDurability(BaseDurabilityCapability[AgentDepsT]):
         config = RoleBasedOperationConfig[StepOptions](
             event={}, resolve_tool=options_of, **self._options
         )
-        return Steps(self.name, config)
+        return Steps(agent_name=self.name, config=config)
 
     async def wrap_run(
         self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler

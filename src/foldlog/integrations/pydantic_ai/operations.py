@@ -16,7 +16,6 @@ from pydantic_ai.durable_exec import (
     ExternalEventWaiter,
     JournalCallableOperationBackend,
     ModelRequestId,
-    RoleBasedOperationConfig,
     ToolsetCallToolId,
     ToolsetValidateToolArgumentsId,
     record_durable_unit,
@@ -102,9 +101,6 @@ place_now: Final[ContextVar[Place]] = ContextVar("foldlog_place")
 
 class Steps(JournalCallableOperationBackend[StepOptions]):
     """Does what Pydantic AI calls a durable operation as a step of a run."""
-
-    def __init__(self, name: str, config: RoleBasedOperationConfig[StepOptions]) -> None:
-        super().__init__(agent_name=name, config=config)
 
     async def execute(
         self,
