@@ -66,9 +66,7 @@ class LogPosition(msgspec.Struct, frozen=True):
     shards: tuple[Reach, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shards, tuple) or not all(
-            isinstance(each, Reach) for each in self.shards
-        ):
+        if type(self.shards) is not tuple or {*map(type, self.shards)} - {Reach}:
             raise UnknownMoment(repr(self.shards), "LogPosition.parse() reads a text as @1234")
 
     @classmethod

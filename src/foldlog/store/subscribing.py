@@ -302,21 +302,19 @@ class _Effects:
     def __init__(self, core: Core, *, is_whole: bool) -> None:
         self._core = core
         self._is_whole = is_whole
-        self._folds: dict[str, Folded[None]] = {}
+        self._folds: dict[str, tuple[Subject, Folded[None]]] = {}
         self._ids = 0
 
     async def of(self, shard: int, kind: Kind[Any], stored: Stored) -> list[_Effect]:
         """The envelopes of a record that take effect. Raises LogCorrupt."""
-        subject = self._core.namespace.parse(stored.subject)
         envelopes = stored.record().envelopes
-        if subject is None:
-            subject = Subject(stored.subject, shard, tuple(envelopes[-1].keys or ()))
         ids = _ids_of(kind)
-        is_fork = envelopes[0].type == FORKED
-        folded = self._folds.pop(subject.name, None)
-        if folded is None:
-            folded = start(ids)
-            if is_fork or not self._is_whole:
+        known = self._folds.pop(stored.subject, None)
+        if known is not None:
+            subject, folded = known
+        else:
+            subject, folded = self._subject(shard, stored.subject, envelopes[-1]), start(ids)
+            if not self._is_whole or envelopes[0].type == FORKED:
                 await self._read_again(ids, folded, subject, stored.seq)
             self._ids += len(folded.seen)
         before = len(folded.seen)
@@ -328,10 +326,14 @@ class _Effects:
                 raise LogCorrupt(subject.name, envelope.seq, str(error)) from error
             if takes_effect:
                 found.append(_Effect(kind, subject, envelope, envelope is last))
-        self._folds[subject.name] = folded
+        self._folds[stored.subject] = subject, folded
         self._ids += len(folded.seen) - before
         self._make_room()
         return found
+
+    def _subject(self, shard: int, name: str, envelope: Recorded) -> Subject:
+        found = self._core.namespace.parse(name)
+        return found or Subject(name, shard, tuple(envelope.keys or ()))
 
     async def _read_again(
         self, ids: Kind[None], folded: Folded[None], subject: Subject, before: int
@@ -347,7 +349,7 @@ class _Effects:
     def _make_room(self) -> None:
         while self._ids > _IDS and len(self._folds) > 1:
             self._is_whole = False
-            self._ids -= len(self._folds.pop(next(iter(self._folds))).seen)
+            self._ids -= len(self._folds.pop(next(iter(self._folds)))[1].seen)
 
 
 @functools.cache
