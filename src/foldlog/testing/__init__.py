@@ -41,6 +41,7 @@ from foldlog.testing.bindings import BindingsContract  # noqa: E402
 from foldlog.testing.build import Build  # noqa: E402
 from foldlog.testing.cursors import CursorContract  # noqa: E402
 from foldlog.testing.events import StateStoreContract  # noqa: E402
+from foldlog.testing.given import given  # noqa: E402
 from foldlog.testing.memory import MemoryStateContract  # noqa: E402
 from foldlog.testing.pauses import PlannerStateContract  # noqa: E402
 from foldlog.testing.payloads import ExactPayloadsContract  # noqa: E402
@@ -81,4 +82,5 @@ __all__ = [
     "TasksContract",
     "TrajectoriesContract",
     "UpdatesContract",
+    "given",
 ]
