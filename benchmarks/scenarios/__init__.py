@@ -44,6 +44,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "frameworks": frameworks.run,
     "scoped": scoped.run,
     "workers": workers.run,
+    "sleepers": workers.run_asleep,
     "steering": steering.run,
     "page": page.run,
     "memory": memory.run,
