@@ -37,6 +37,7 @@ FRAMEWORKS = {
     "openai-agents",
     "penguiflow",
     "pydantic-ai",
+    "pydantic-ai-harness",
     "semantic",
 }
 """Extras whose packages constraints-integrations.txt names."""
