@@ -12,7 +12,10 @@ from tests.integrations.durable.script import CALLS, MOMENTS, STOPPED
 from tests.integrations.missing import is_installed, make_has_it
 from tests.support.workers import StartWorker
 
-FRAMEWORKS = {"pydantic_ai": "tests.integrations.pydantic_ai.scripted"}
+FRAMEWORKS = {
+    "langgraph": "tests.integrations.langgraph.scripted",
+    "pydantic_ai": "tests.integrations.pydantic_ai.scripted",
+}
 """By the package of a framework, the module with its agent."""
 
 DEATHS = [f"{call} {moment}" for call in CALLS for moment in MOMENTS]
