@@ -10,10 +10,21 @@ import pytest
 
 import foldlog
 from foldlog import ConfigurationError, LogItem, Misuse, NotFound, Projecting, ProjectorFailed
-from foldlog.projectors import projecting
+from foldlog.projectors import Removed, projecting
 from foldlog.projectors.database import Database
 from tests.conftest import OpenStore
-from tests.projectors.filling import ALL, PATIENCE, Call, Filled, calls, check, pairs, save, sums
+from tests.projectors.filling import (
+    ALL,
+    PATIENCE,
+    Call,
+    Filled,
+    Sum,
+    calls,
+    check,
+    pairs,
+    save,
+    sums,
+)
 
 
 async def test_tables_are_what_a_fold_of_the_log_is(
@@ -161,7 +172,35 @@ async def test_tables_of_another_log_are_not_projected_onto(
     await save(other, "one", range(50, 60))
     with pytest.raises(foldlog.UnknownMoment):
         await Projecting(other, [calls], to=to).run(once=True)
+    with pytest.raises(foldlog.UnknownMoment):
+        async with Projecting(other, [calls], to=to) as running:
+            await running.caught_up(timeout=PATIENCE)
     await other.close()
+
+
+async def test_what_has_stopped_comes_to_nothing_more(store: foldlog.Store, to: str) -> None:
+    running = Projecting(store, [calls], to=to)
+    async with running:
+        await running.caught_up(timeout=PATIENCE)
+    await save(store, "one", range(5))
+    with pytest.raises(Misuse, match="has stopped"):
+        await running.caught_up(timeout=PATIENCE)
+
+
+async def test_a_row_goes_by_its_key_and_comes_again(
+    store: foldlog.Store, to: str, filled: Filled
+) -> None:
+    @foldlog.table("sums", kinds=["updates"], key=["rest"], add=["calls", "euros"])
+    def until_nine(item: LogItem) -> Sum | Removed:
+        n = item.record.content["n"]
+        return Removed((n % 3,)) if n == 9 else Sum(n % 3, 1, 0.5)
+
+    for session in ("one", "two"):
+        await save(store, session, range(6))
+    await save(store, "one", [9, 12])
+    await Projecting(store, [until_nine], to=to).run(once=True)
+    found = await filled.rows("select rest, calls, euros from sums")
+    assert found == [(0, 1, 0.5), (1, 4, 2.0), (2, 4, 2.0)]
 
 
 def test_what_cannot_work_says_why() -> None:

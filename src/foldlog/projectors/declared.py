@@ -230,7 +230,7 @@ class Changes:
     def remove(self, key: tuple[Any, ...]) -> None:
         """Have a row go."""
         self.keys[key] = None
-        self.rows.pop(key, None)
+        self.rows = {own: row for own, row in self.rows.items() if own[: len(key)] != key}
 
     def put(self, key: tuple[Any, ...], row: list[Any], add: Sequence[int]) -> None:
         """Write a row, or add it to what is there."""

@@ -191,6 +191,7 @@ class _Following:
         self._position: LogPosition | None = None
         self._subscription: Subscription | None = None
         self._failures = 0
+        self._ended: Exception | None = None
         self._moved = asyncio.Event()
         self._turn = asyncio.Lock()
 
@@ -217,8 +218,9 @@ class _Following:
         try:
             async with asyncio.timeout(timeout):
                 while self._position is None or not at <= self._position:
-                    if self.failed is not None:
-                        raise self.failed
+                    error = self._ended or self.failed
+                    if error is not None:
+                        raise error
                     self._moved.clear()
                     if self._subscription is not None:
                         self._subscription.look()
@@ -229,7 +231,7 @@ class _Following:
 
     async def follow(self, once: bool, on_progress: OnProgress | None) -> None:
         """Project. Errors as `Projecting.run`."""
-        self._on_progress = on_progress
+        self._on_progress, self._ended = on_progress, None
         beating = asyncio.create_task(self._beat(), name="foldlog projector")
         try:
             while True:
@@ -248,7 +250,12 @@ class _Following:
                         raise
                     _log.warning("projector %s waits: %s", self._projector.name, error)
                 await asyncio.sleep(self._pause())
+        except Exception as error:
+            self._ended = error
+            raise
         finally:
+            self._ended = self._ended or Misuse(f"projector {self._projector.name} has stopped")
+            self._moved.set()
             beating.cancel()
             await asyncio.wait([beating])
 
