@@ -276,6 +276,23 @@ async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
     assert len(calls.made) == 2
 
 
+async def test_a_function_that_is_started_by_its_name_waits_in_its_own_queue(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    @durable(queue="gpu")
+    async def trained(run: Run) -> str:
+        return "trained"
+
+    await store.queues.pause("gpu")
+    async with Worker(store, [trained]):
+        starter = await reopen()
+        await queues_are(starter, lambda state: bool(state.workers))
+        run = await starter.start("trained", id="x")
+        await queues_are(store, lambda state: "gpu" in state.waiting)
+        await store.queues.resume("gpu")
+        assert await run.result(timeout=PATIENCE) == "trained"
+
+
 async def test_attempts_count_anew_behind_each_step_that_is_done(store: foldlog.Store) -> None:
     calls = Calls()
 

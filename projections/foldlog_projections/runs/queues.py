@@ -45,10 +45,15 @@ class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     process: str = ""
 
 
+HOME: Final = "default"
+"""The queue of a function that names none."""
+
+
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
     """`queue.offered`: a process takes so many runs at once, of these functions and queues.
 
-    No queues: all. No slots: it finishes what it has, and takes no more.
+    No queues: all. No slots: it finishes what it has, and takes no more. `homes` has the queues of
+    functions whose own is not "default".
     """
 
     process: str
@@ -57,6 +62,7 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
     queues: tuple[str, ...] = ()
     host: str = ""
     pid: int = 0
+    homes: dict[str, str] = {}
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -170,6 +176,11 @@ class State(EqualByBytes):
             for entries in by_priority.values()
         )
         return waits or id in self.held or id in self.failed
+
+    def home(self, function: str) -> str:
+        """The queue in which runs of a function wait, as those who do them say."""
+        homes = (each.homes.get(function) for each in self.workers.values())
+        return next((each for each in homes if each), HOME)
 
     def processes(self) -> set[str]:
         """Who works, or has a run."""

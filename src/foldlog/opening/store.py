@@ -216,7 +216,8 @@ class Store(BaseStore):
             kwargs: the same, by name. Names of options of this method: give by position.
             id: the run's id in its session. None: a new one.
             session_id: the session. None: a session of that id.
-            queue: where it waits for a worker. None: the function's own.
+            queue: where it waits for a worker. None: the function's own; of a function that is
+                given by name, as the workers say that are known by then.
             priority: higher ones begin first.
             key: of runs with one key as few go on at once as the queue allows: a user's id.
             delay: seconds until it begins. None: at once.
@@ -243,13 +244,12 @@ class Store(BaseStore):
             'hello ann'
         """
         from foldlog.runs.functions import Durable
-        from foldlog.runs.starting import Wanted, begins_at, new_id, start
+        from foldlog.runs.starting import Wanted, begins_at, home_of, new_id, start
 
-        known = function if isinstance(function, Durable) else None
-        name = known.name if known else str(function)
-        own = known.queue if known else "default"
+        name = function.name if isinstance(function, Durable) else str(function)
         id = new_id(name) if id is None else id
-        wanted = Wanted(session_id or id, id, queue or own, priority, key, begins_at(delay, at))
+        own = queue or await home_of(self, function, session_id or id)
+        wanted = Wanted(session_id or id, id, own, priority, key, begins_at(delay, at))
         return await start(self, function, args, kwargs, wanted)
 
     @functools.cached_property

@@ -13,6 +13,7 @@ from foldlog import codec
 from foldlog.errors import Misuse, PayloadError
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
+from foldlog_projections.runs.queues import HOME
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,7 +133,7 @@ def durable(
     *,
     name: str | None = None,
     version: str = "1",
-    queue: str = "default",
+    queue: str = HOME,
     attempts: int = ATTEMPTS,
 ) -> Any:
     """Have workers do a function: decorate a coroutine function whose first argument is a run.

@@ -17,7 +17,7 @@ from foldlog.runs.functions import Durable, given_to
 from foldlog.runs.results import StepRedaction
 from foldlog.runs.schedules import first, schedules_key
 from foldlog.runs.standing import AtWork, FailedRun, Queue, joined, queues_of, run_of, workers_of
-from foldlog.runs.starting import Handle, wake_at
+from foldlog.runs.starting import Handle, home_of, wake_at
 from foldlog.runs.tenure import Turn, decide_on_run
 from foldlog.sessions import lifecycle
 from foldlog.store.core import Capability, core_of
@@ -244,7 +244,7 @@ class Queues(Capability):
             known.name if known else checked_id(str(function), "function"),
             msgspec.Raw(codec.encode(data, "arguments")),
             session_id,
-            queue or (known.queue if known else "default"),
+            queue or await home_of(self._store, function, session_id or name),
             begins,
             priority,
             key,

@@ -31,11 +31,12 @@ from foldlog.store.operation import operation
 from foldlog.store.primitives import Item
 from foldlog.store.records import LogRecord
 from foldlog.store.store import BaseStore
+from foldlog.store.waiting import list_key
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, type_codec
 from foldlog.views import Consistency
 from foldlog_projections import tasks
-from foldlog_projections.runs import jobs, runs, said
+from foldlog_projections.runs import jobs, queues, runs, said
 from foldlog_projections.runs.jobs import Submitted
 from foldlog_projections.runs.queues import Added, id_of
 
@@ -43,6 +44,15 @@ T = TypeVar("T")
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _operation: Final = functools.partial(operation, prefix="handle.")
+
+
+async def home_of(store: BaseStore, function: Durable[..., Any] | str, session_id: str) -> str:
+    """Return the queue in which a function's runs wait; of a name, as workers say."""
+    if isinstance(function, Durable):
+        return function.queue
+    core = core_of(store)
+    shard = core.subject(runs.kind, checked_id(session_id, "session_id"), "run").shard
+    return await store.view(list_key(core, shard, queues.kind), lambda state: state.home(function))
 
 
 class Wanted(NamedTuple):

@@ -353,7 +353,10 @@ class Worker:
 
     async def _offer(self, slots: int) -> None:
         functions, process = tuple(self._functions), self._process
-        await self._say(Offered(process.id, slots, functions, self._queues, host(), os.getpid()))
+        newest = {name: self._function(name, "").queue for name in functions}
+        homes = {name: queue for name, queue in newest.items() if queue != queues.HOME}
+        of = (process.id, slots, functions, self._queues)
+        await self._say(Offered(*of, host(), os.getpid(), homes))
 
     async def _say(self, *records: msgspec.Struct) -> None:
         """Append to the queues: what is about runs on their shards, all else on each."""
