@@ -1,9 +1,10 @@
-"""Google's Agent Development Kit (ADK) 2 on foldlog: sessions, artifacts and memory.
+"""Google's Agent Development Kit (ADK) 2 on foldlog: sessions, artifacts, memory, durable agents.
 
 from foldlog.integrations.google_adk import (
     FoldlogArtifactService,
     FoldlogMemoryService,
     FoldlogSessionService,
+    agent_in,
 )
 """
 
@@ -15,6 +16,7 @@ except ModuleNotFoundError as _error:
     raise _not_installed("google-adk", _error) from _error
 
 from foldlog.integrations.google_adk.artifacts import FoldlogArtifactService
+from foldlog.integrations.google_adk.durability import agent_in
 from foldlog.integrations.google_adk.memory import FoldlogMemoryService
 from foldlog.integrations.google_adk.sessions import FoldlogSessionService, session_id_of
 
@@ -22,5 +24,6 @@ __all__ = [
     "FoldlogArtifactService",
     "FoldlogMemoryService",
     "FoldlogSessionService",
+    "agent_in",
     "session_id_of",
 ]
