@@ -37,7 +37,6 @@ FRAMEWORKS = {
     "openai-agents",
     "penguiflow",
     "pydantic-ai",
-    "pydantic-ai-harness",
     "semantic",
 }
 """Extras whose packages constraints-integrations.txt names."""

@@ -62,6 +62,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
             "list_feedback",
             "archive",
             "sql",
+            "projected",
             "list_messages",
             "pop_message",
             "delete_messages",

@@ -18,7 +18,7 @@ import msgspec
 from pydantic import TypeAdapter
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from foldlog.integrations.required import not_installed as _not_installed
+from foldlog.errors import ConfigurationError as _ConfigurationError
 
 try:
     from pydantic_ai_harness.step_persistence import (
@@ -28,7 +28,9 @@ try:
         ToolEffectRecord,
     )
 except ModuleNotFoundError as _error:
-    raise _not_installed("pydantic-ai-harness", _error) from _error
+    raise _ConfigurationError(
+        f"{_error.name} is not installed: pip install --no-deps pydantic-ai-harness"
+    ) from _error
 
 from foldlog import kinds
 from foldlog.errors import PayloadError, shown
