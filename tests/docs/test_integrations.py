@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/guides/frameworks/index.md"
 ROW = re.compile(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| `([^`]+)` \|", re.MULTILINE)
 ROWS = {package: (tested, module) for package, tested, module in ROW.findall(PAGE.read_text())}
-HELPERS = {"access", "objects", "required", "waiting"}
+HELPERS = {"calls", "access", "objects", "required", "waiting"}
 BY_PLAN = {"rh_agents"}
 """Made from a framework's plan: there is no version to test with."""
 

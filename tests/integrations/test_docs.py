@@ -25,7 +25,9 @@ PAGES = {
     "openai_agents": "guides/frameworks/openai_agents.md",
     "pydantic_ai": "guides/frameworks/pydantic_ai.md",
 }
-DURABLE = dict.fromkeys(["google_adk", "langgraph", "pydantic_ai"], "guides/durable-agents.md")
+DURABLE = dict.fromkeys(
+    ["google_adk", "langgraph", "openai_agents", "pydantic_ai"], "guides/durable-agents.md"
+)
 """The frameworks that have a tab there."""
 
 PROGRAMS = [

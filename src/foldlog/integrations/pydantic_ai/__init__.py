@@ -14,8 +14,8 @@ try:
 except ModuleNotFoundError as _error:
     raise _not_installed("pydantic-ai", _error) from _error
 
+from foldlog.integrations.calls import StepOptions
 from foldlog.integrations.pydantic_ai.durability import FoldlogDurability
-from foldlog.integrations.pydantic_ai.operations import StepOptions
 from foldlog.integrations.pydantic_ai.saving import follow
 from foldlog.integrations.pydantic_ai.store import FoldlogConversationStore
 

@@ -11,7 +11,6 @@ https://github.com/pydantic/pydantic-ai/blob/main/pydantic_ai_slim/pydantic_ai/d
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
@@ -50,10 +49,9 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
-from foldlog.errors import Misuse
+from foldlog.integrations.calls import StepOptions, all_answers, checked_options
 from foldlog.integrations.pydantic_ai.operations import (
     Place,
-    StepOptions,
     Steps,
     Unrecordable,
     Waiter,
@@ -141,9 +139,9 @@ class FoldlogDurability(BaseDurabilityCapability[AgentDepsT]):
         self._says = say
         self._handler = event_stream_handler
         self._options = {
-            "model": _checked(model or {}),
-            "tool": _checked(tools or {}),
-            "capability": _checked(operations or {}),
+            "model": checked_options(model or {}),
+            "tool": checked_options(tools or {}),
+            "capability": checked_options(operations or {}),
         }
         handler = self._hear if say or event_stream_handler is not None else None
         super().__init__(models=models, event_stream_handler=handler, name=name)
@@ -177,7 +175,12 @@ class FoldlogDurability(BaseDurabilityCapability[AgentDepsT]):
         def options_of(_: DurableOperationId, tool: object | None, name: str) -> Any:
             metadata = tool.tool_def.metadata if isinstance(tool, ToolsetTool) else None
             given = (metadata or {}).get(_KEY, {})
-            return False if given is False else self._options["tool"] | _checked(given, name)
+            return (
+                False
+                if given is False
+                else self._options["tool"]
+                | checked_options(given, f"tool {name!r:.80} has metadata")
+            )
 
         config = RoleBasedOperationConfig[StepOptions](
             event={}, resolve_tool=options_of, **self._options
@@ -211,16 +214,10 @@ class FoldlogDurability(BaseDurabilityCapability[AgentDepsT]):
             about = metadata.get(call.tool_call_id)
             return await self._run.ask(step, question | ({"about": about} if about else {}))
 
-        answers = await asyncio.gather(
-            *[
-                ask(place.named(f"{what} {call.tool_name} {call.tool_call_id}"), call)
-                for what, call in asked
-            ],
-            return_exceptions=True,
+        answers = await all_answers(
+            ask(place.named(f"{what} {call.tool_name} {call.tool_call_id}"), call)
+            for what, call in asked
         )
-        errors = [each for each in answers if isinstance(each, BaseException)]
-        if errors:
-            raise errors[0] if len(errors) == 1 else BaseExceptionGroup("calls wait", errors)
         said = {call.tool_call_id: each for (_, call), each in zip(asked, answers, strict=True)}
         approved = {call.tool_call_id for call in requests.approvals}
         return requests.build_results(
@@ -274,15 +271,6 @@ def _approval(answer: Any) -> Any:
         return _approvals.validate_python(answer)
     except ValidationError:
         return ToolDenied(str(answer))
-
-
-def _checked(options: Any, tool: str = "") -> Any:
-    """Options of a step. Raises Misuse."""
-    known = StepOptions.__annotations__.keys()
-    if not isinstance(options, dict) or not options.keys() <= known:
-        whose = f"tool {tool!r:.80} has metadata" if tool else "an option is"
-        raise Misuse(f"{whose} {options!r:.200}: options of a step are {', '.join(known)}")
-    return options
 
 
 async def _now() -> dt.datetime:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, TypedDict, TypeVar
+from typing import Any, Final
 
 from pydantic_ai.durable_exec import (
     DurableOperationId,
@@ -23,25 +22,14 @@ from pydantic_ai.durable_exec import (
 from pydantic_ai.exceptions import ModelAPIError
 
 from foldlog.errors import PayloadError
+from foldlog.integrations.calls import SideBySide, StepOptions
 from foldlog.runs import QuestionExpired, Run, RunHandedOn, RunPaused, Step
-
-T = TypeVar("T")
 
 _CONTROL: Final = "pydantic_ai"
 """The key of a tool's outcome that is more than a value: a retry, a question, files."""
 
 _FILES: Final = "content_file_digests"
 """Where Pydantic AI says which parts of a value are files."""
-
-
-class StepOptions(TypedDict, total=False):
-    """Options of `Run.step`, as a tool names them: `metadata={"foldlog": {"repeatable": True}}`."""
-
-    repeatable: bool
-    retries: int
-    pause: float
-    timeout: float | None
-    on_change: Literal["raise", "again", "keep"]
 
 
 class Unrecordable(PayloadError):
@@ -62,7 +50,7 @@ class Place:
         self._failed = {each.step: each for each in mine if each.phase == "failed"}
         self._models = sum(each.kind == "model" for each in mine)
         self._counts = Counter[str]()
-        self._flying: set[asyncio.Future[None]] = set()
+        self.beside: SideBySide = SideBySide()
 
     def named(self, what: str) -> str:
         """The name of the next step of its sort."""
@@ -76,23 +64,6 @@ class Place:
         Another attempt at it might succeed, and the agent would go another way than before.
         """
         return self._failed.get(step) if self._counts["model"] < self._models else None
-
-    async def beside_others(self, done: Awaitable[T]) -> T:
-        """Await a step. Where it raises, the steps beside it end first: else they are cancelled,
-        and nobody knows their outcome.
-        """
-        ended = asyncio.get_running_loop().create_future()
-        self._flying.add(ended)
-        try:
-            return await done
-        except Exception:
-            self._flying.discard(ended)
-            while self._flying:
-                await asyncio.wait(self._flying)
-            raise
-        finally:
-            self._flying.discard(ended)
-            ended.set_result(None)
 
 
 place_now: Final[ContextVar[Place]] = ContextVar("foldlog_place")
@@ -148,7 +119,7 @@ class Steps(JournalCallableOperationBackend[StepOptions]):
         kind = "model" if is_model else "tool" if is_tool else "step"
         step_done = place.run.step(step, do, kind=kind, **given, **options)
         try:
-            found: Any = await place.beside_others(step_done)
+            found: Any = await place.beside.done(step_done)
         except PayloadError:
             if lost:
                 raise lost[0] from None

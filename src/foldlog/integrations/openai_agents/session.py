@@ -1,10 +1,4 @@
-"""OpenAI Agents on foldlog: the session of a run, and runs that wait for a person.
-
-    from foldlog.integrations.openai_agents import FoldlogSession
-
-The contract is `agents.memory.Session`, and what openai-agents' own sessions do beyond it:
-https://github.com/openai/openai-agents-python/tree/main/src/agents/memory
-"""
+"""`FoldlogSession`: the session of a run, and runs that wait for a person."""
 
 from __future__ import annotations
 
@@ -12,26 +6,19 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from agents.memory import SessionABC, SessionSettings
+
+from agents import RunState
 from foldlog import kinds
 from foldlog.errors import AppendConflict, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.objects import read_as, said_in
-from foldlog.integrations.required import not_installed
 from foldlog.models import WaitingKind
 from foldlog.opening import Store
 from foldlog.store.waiting import text_in
 from foldlog.subjects import checked_id
 from foldlog_projections.messages import MAIN, Conversations, Message, MessagesRemoved
 from foldlog_projections.pauses import PauseSaved
-
-try:
-    from agents.memory import SessionABC, SessionSettings
-
-    from agents import RunState
-except ModuleNotFoundError as _error:
-    raise not_installed("openai-agents", _error) from _error
-
-__all__ = ["FoldlogSession"]
 
 FORMAT: Final = "openai_agents"
 """What the messages of a session say of their shape: items of OpenAI's Responses API."""
