@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -99,3 +100,37 @@ async def test_a_tool_that_is_no_step_is_done_in_every_execution(store: foldlog.
     await come_to(store, desk)
     await come_to(store, desk)
     assert made == ["model", "tool", "model", "tool"]
+
+
+async def test_a_tool_beside_one_that_fails_ends_and_nobody_is_asked(store: foldlog.Store) -> None:
+    has_failed = asyncio.Event()
+
+    class CallsBoth(BaseLlm):  # type: ignore[misc, unused-ignore]
+        async def generate_content_async(
+            self, llm_request: LlmRequest, stream: bool = False
+        ) -> AsyncGenerator[LlmResponse, None]:
+            if any(part.function_response for part in llm_request.contents[-1].parts):
+                yield LlmResponse(content=types.ModelContent("both"))
+                return
+            calls = [types.Part.from_function_call(name=name, args={}) for name in ("slow", "bad")]
+            yield LlmResponse(content=types.ModelContent(calls))
+
+    async def slow() -> str:
+        await has_failed.wait()
+        made.append("slow")
+        return "slow"
+
+    async def bad() -> str:
+        if not has_failed.is_set():
+            has_failed.set()
+            raise ConnectionError
+        made.append("bad")
+        return "bad"
+
+    made.clear()
+    both = LlmAgent(name="both", model=CallsBoth(model="script"), tools=[slow, bad])
+    with pytest.raises(ConnectionError):
+        await come_to(store, both)
+    assert await store.waiting() == []
+    assert await come_to(store, both) == ("both", {})
+    assert made == ["slow", "bad"]

@@ -23,6 +23,7 @@ from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.tools import BaseTool, FunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
 
+from foldlog.integrations.calls import SideBySide
 from foldlog.runs import Run
 
 _KEY: Final = "foldlog"
@@ -65,6 +66,7 @@ class _Steps:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._beside = SideBySide()
         self._calls = Counter[str]()
 
     def model(self, agent: str, model: BaseLlm) -> BaseLlm:
@@ -109,7 +111,9 @@ class _Steps:
                 return {"result": result, "actions": actions}
 
             step = f"{agent}: {it.name} {tool_context.function_call_id}"
-            done = await self._run.step(step, call, it.name, args, kind="tool", **options)
+            done = await self._beside.done(
+                self._run.step(step, call, it.name, args, kind="tool", **options)
+            )
             if not isinstance(done, dict) or done.keys() != {"result", "actions"}:
                 return done  # as a person has confirmed it
             actions = EventActions.model_validate(done["actions"])
