@@ -10,7 +10,8 @@ from standing_in import IS_OURS, fresh_store
 
 import agents
 from foldlog.blocking.bridge import StoreThread
-from foldlog.integrations.openai_agents import FoldlogSession, _drafted
+from foldlog.integrations.openai_agents import FoldlogSession
+from foldlog.integrations.openai_agents.session import _drafted
 
 SQLITE: Final = "looks into SQLite's own connections, locks or rows"
 NOT_OURS: Final = {
