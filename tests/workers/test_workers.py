@@ -276,6 +276,32 @@ async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
     assert len(calls.made) == 2
 
 
+async def test_the_run_of_a_fork_goes_on_there_when_it_is_started_there(
+    store: foldlog.Store,
+) -> None:
+    calls = Calls()
+
+    @durable
+    async def booked(run: Run, city: str) -> list[Any]:
+        found = await run.step("search", calls.giving("search", f"to {city}"))
+        return [found, await run.ask("seat", "Which seat?")]
+
+    async with Worker(store, [booked]):
+        run = await store.start(booked, "Oslo", id="trip", session_id="ann")
+        await reached(store, run, "PAUSED")
+        fork = await store.fork("ann", at=await store.position())
+        other = await store.start(booked, "Oslo", id="trip", session_id=fork)
+        for each, answer in (run, "window"), (other, "aisle"):
+            [asked] = await store.waiting(session_id=each.session_id)
+            await store.answer(asked.id, answer)
+            assert await each.result(timeout=PATIENCE) == ["to Oslo", answer]
+        assert await (await store.start(booked, "Oslo", id="trip", session_id=fork)).result() == [
+            "to Oslo",
+            "aisle",
+        ]
+    assert calls.made == ["search"]
+
+
 async def test_a_function_that_is_started_by_its_name_waits_in_its_own_queue(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:

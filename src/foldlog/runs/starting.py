@@ -104,7 +104,11 @@ async def start(
         known = turn.run.job
         if known is not None:
             check_same(wanted, known, submitted)
-            return False
+            status = turn.made.state.brief(wanted.id).status
+            if turn.run.session_id in ("", wanted.session_id) or status in FINAL:
+                return False
+            turn.queued.append(added)  # of a fork: nobody has it here yet
+            return None
         if turn.run or wanted.id in turn.made.state.saved:
             raise Misuse(
                 f"{wanted.id!r:.80} is a run or a task of session {wanted.session_id!r:.80} that "

@@ -102,6 +102,14 @@ async def test_a_tool_that_is_no_step_is_done_in_every_execution(store: foldlog.
     assert made == ["model", "tool", "model", "tool"]
 
 
+async def test_an_option_that_no_step_has_is_refused(store: foldlog.Store) -> None:
+    tool = FunctionTool(note)
+    tool.custom_metadata = {"foldlog": {"repeat": True}}
+    async with store.run("r", session_id="s") as run:
+        with pytest.raises(foldlog.Misuse, match=r"tool 'note' has metadata.*repeatable"):
+            agent_in(run, agent(tools=[tool]))
+
+
 async def test_a_tool_beside_one_that_fails_ends_and_nobody_is_asked(store: foldlog.Store) -> None:
     has_failed = asyncio.Event()
 

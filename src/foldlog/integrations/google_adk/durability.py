@@ -23,7 +23,7 @@ from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.tools import BaseTool, FunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
 
-from foldlog.integrations.calls import SideBySide
+from foldlog.integrations.calls import SideBySide, checked_options
 from foldlog.runs import Run
 
 _KEY: Final = "foldlog"
@@ -103,6 +103,7 @@ class _Steps:
         options = (it.custom_metadata or {}).get(_KEY, {})
         if options is False:
             return it
+        checked_options(options, f"tool {it.name!r:.80} has metadata")
 
         async def run_async(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
             async def call(tool: str, arguments: Any) -> dict[str, Any]:
