@@ -276,6 +276,19 @@ async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
     assert len(calls.made) == 2
 
 
+@pytest.mark.parametrize("count", [30, pytest.param(1_000, marks=pytest.mark.long)])
+async def test_a_run_starts_many_and_gathers_what_they_give(
+    store: foldlog.Store, count: int
+) -> None:
+    @durable
+    async def parent(run: Run) -> int:
+        return sum(await run.gather(*[await run.start(doubled, n) for n in range(count)]))
+
+    async with Worker(store, [parent, doubled]):
+        run = await store.start(parent, id="p")
+        assert await run.result(timeout=10 * PATIENCE) == count * (count - 1)
+
+
 async def test_the_run_of_a_fork_goes_on_there_when_it_is_started_there(
     store: foldlog.Store,
 ) -> None:

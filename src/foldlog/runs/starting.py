@@ -28,9 +28,11 @@ from foldlog.sessions.lifecycle import FINAL
 from foldlog.sessions.steering import until
 from foldlog.store.core import core_of
 from foldlog.store.operation import operation
+from foldlog.store.ownership import as_of_session
 from foldlog.store.primitives import Item
 from foldlog.store.records import LogRecord
 from foldlog.store.store import BaseStore
+from foldlog.store.tasks import TASKS
 from foldlog.store.waiting import list_key
 from foldlog.subjects import checked_id
 from foldlog.values import TypeCodec, type_codec
@@ -358,11 +360,12 @@ class Handle(Generic[T]):
             yield item
 
     async def _task(self, consistency: Consistency = "strong") -> TaskState:
-        found = await self._store.list_tasks(self.session_id, consistency=consistency)
-        for task in found:
-            if task.task_id == self.id:
-                return task
-        raise NotFound("run", self.id, "store.start(...) makes one")
+        key, query = tasks.kind(self.session_id), self._store.view
+        found = await query(key, lambda saved: saved.get(self.id), consistency=consistency)
+        if found is None:
+            raise NotFound("run", self.id, "store.start(...) makes one")
+        [task] = as_of_session([TASKS.restore(found)], self.session_id)
+        return task
 
 
 def begins_at(delay: float | None, at: dt.datetime | None) -> float:
