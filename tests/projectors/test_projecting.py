@@ -27,6 +27,13 @@ from tests.projectors.filling import (
 )
 
 
+class Odd(NamedTuple):
+    what: complex
+
+
+def odd(item: LogItem) -> Odd: ...
+
+
 async def test_tables_are_what_a_fold_of_the_log_is(
     store: foldlog.Store, to: str, filled: Filled, purging_at_once: None
 ) -> None:
@@ -222,12 +229,13 @@ def test_what_cannot_work_says_why() -> None:
     with pytest.raises(Misuse, match="async def"):
         foldlog.projector("x", kinds=["updates"], tables={})(calls._row_of)  # type: ignore[arg-type]
 
-    class Odd(NamedTuple):
-        what: complex
+    class Local(NamedTuple):
+        n: int
 
-    def odd(item: LogItem) -> Odd: ...
+    def local(item: LogItem) -> Local: ...
 
-    odd.__annotations__["return"] = Odd
+    with pytest.raises(ConfigurationError, match=r"Local.*outside of functions"):
+        foldlog.table("x", kinds=["updates"])(local)
     with pytest.raises(ConfigurationError, match="a column is of"):
         foldlog.table("x", kinds=["updates"])(odd)
     with pytest.raises(NotFound):

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -344,6 +344,32 @@ async def test_health_tells_how_far_replicas_are_behind(
     assert (await store.health()).streams[0].peers_lag["c"] == 12
     assert collected.value("foldlog.replica.lag", stream="S", peer="b") == 0
     assert collected.value("foldlog.replica.lag", stream="S", peer="c") == 12
+
+
+class Seen(NamedTuple):
+    id: str
+
+
+async def test_a_projector_says_how_far_it_is_behind(
+    store: foldlog.Store, collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @foldlog.table("seen", kinds=["updates"])
+    def seen(item: foldlog.LogItem) -> Seen:
+        if item.id == "u2":
+            raise ValueError
+        return Seen(item.id)
+
+    collected.instrument(store)
+    running = foldlog.Projecting(store, [seen], to=f"sqlite:///{tmp_path}/seen.db")
+    async with running:
+        await store.save_update(update("u1"))
+        await store.projected("seen", at=await store.position())
+        assert collected.value("foldlog.projector.lag", projector="seen") == 0
+        for id in ("u2", "u3"):
+            await store.save_update(update(id))
+        with pytest.raises(foldlog.ProjectorFailed):
+            await running.caught_up(timeout=20)
+        assert collected.value("foldlog.projector.lag", projector="seen") == 2
 
 
 async def test_queues_are_seen_by_who_has_them_in_memory(

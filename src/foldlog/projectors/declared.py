@@ -288,7 +288,12 @@ async def _unused(tx: Transaction, item: LogItem) -> None:
 
 
 def _fields_of(row_of: Callable[[LogItem], Any], name: str) -> dict[str, Any]:
-    declared = typing.get_type_hints(row_of).get("return")
+    try:
+        declared = typing.get_type_hints(row_of).get("return")
+    except NameError as error:
+        raise ConfigurationError(
+            f"table {name}: {error}: the class of its rows stands outside of functions"
+        ) from error
     rows = [each for each in _parts(declared) if each not in (type(None), Removed)]
     found = typing.get_type_hints(rows[0]) if len(rows) == 1 and isinstance(rows[0], type) else {}
     if not found:

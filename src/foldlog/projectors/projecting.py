@@ -170,6 +170,12 @@ async def projected(store: BaseStore, name: str, at: LogPosition, timeout: float
     await found.reached(at, timeout)
 
 
+def behind(store: BaseStore) -> dict[str, int]:
+    """Return how many records each projector that runs on a store is behind what that has seen."""
+    core = core_of(store)
+    return {name: each.behind() for name, each in _running.get(core, {}).items()}
+
+
 class _Moved(Exception):
     """Another process has written: what it wrote is where to go on."""
 
@@ -212,6 +218,13 @@ class _Following:
             _log.info("projector %s was not let go: %r", self._projector.name, error)
         finally:
             await self._database.close()
+
+    def behind(self) -> int:
+        """How many records of the log that this process has seen it has not read."""
+        log, position = core_of(self.store).log, self._position
+        shards = range(log.namespace.shards)
+        reached = [0 for _ in shards] if position is None else [e.seq for e in position.shards]
+        return sum(max(log.known(shard) - reached[shard], 0) for shard in shards)
 
     async def reached(self, at: LogPosition, timeout: float | None) -> None:
         """Return when all up to a position is in the tables."""

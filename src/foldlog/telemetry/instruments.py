@@ -20,6 +20,7 @@ from opentelemetry.metrics import (
 
 import foldlog
 from foldlog.opening import Store
+from foldlog.projectors.projecting import behind
 from foldlog.runs import Queue
 from foldlog.runs.queues import in_memory
 from foldlog.store import Health
@@ -173,6 +174,11 @@ def _age(queue: Queue) -> float:
     return max(time.time() - queue.oldest.timestamp(), 0.0)
 
 
+def _projectors(store: Store) -> _Seen:
+    for name, records in behind(store).items():
+        yield (("projector", name),), records
+
+
 _LOOKS: Final[dict[Metric, Callable[[Store], _Seen]]] = {
     metrics.HOT: _hot,
     metrics.VIEW_LAG: _lag,
@@ -182,6 +188,7 @@ _LOOKS: Final[dict[Metric, Callable[[Store], _Seen]]] = {
     metrics.SPOOL_DROPPED: _of_spool("dropped"),
     metrics.DEGRADED: _degraded,
     metrics.RECONNECTS: _reconnects,
+    metrics.PROJECTOR_LAG: _projectors,
 }
 
 _SHARED: Final[dict[Metric, Callable[[Store], _Seen]]] = {

@@ -95,6 +95,9 @@ QUEUE_FAILED: Final = Metric(
 QUEUE_WORKERS: Final = Metric(
     "foldlog.queue.workers", "gauge", "{worker}", "Workers that take from a queue", ("queue",)
 )
+PROJECTOR_LAG: Final = Metric(
+    "foldlog.projector.lag", "gauge", "{record}", "Records of the log behind it", ("projector",)
+)
 
 METRICS: Final[tuple[Metric, ...]] = tuple(
     each for each in list(globals().values()) if isinstance(each, Metric)
