@@ -147,7 +147,7 @@ async def test_panes_show_the_state_of_the_moment(browser: Browser, store: foldl
         await page.keyboard.press("End")
         await picture.scroll_into_view_if_needed()
         assert (
-            await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 360
+            await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 180
         )
 
 

@@ -151,7 +151,7 @@ async def test_a_saved_file_works_offline_and_scrubs(
     assert (await where(page)) == (total, total)
     picture = page.locator("fl-conversation img.picture")
     await picture.scroll_into_view_if_needed()
-    assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 360
+    assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 180
     assert await page.get_by_role("button", name="Steer").count() == 0
     await context.close()
     assert wrong == []
