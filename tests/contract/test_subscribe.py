@@ -63,7 +63,7 @@ async def test_it_goes_on_behind_any_item_without_gap_or_repeat(store: foldlog.S
 async def test_a_repeat_has_no_effect_also_behind_a_position(
     store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, remembered: int
 ) -> None:
-    monkeypatch.setattr(subscribing, "_IDS", remembered)
+    monkeypatch.setattr(subscribing, "_REMEMBERED", remembered)
     for session in ("one", "two"):
         for n in range(3):
             await store.save_update(update(f"u{n}", session))

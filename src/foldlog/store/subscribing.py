@@ -19,13 +19,14 @@ from foldlog.log import moments
 from foldlog.log.port import Record, Stored
 from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.store.core import Core
+from foldlog.store.primitives import decoded
 from foldlog.subjects import Branch, Subject
 from foldlog.upcasting import UPCASTERS
 from foldlog.views.watching import woken
 from foldlog_projections.fold import Folded, start, step
 
-_IDS: Final = 200_000
-"""Ids that a subscription remembers: those of the views that it met last."""
+_REMEMBERED: Final = 200_000
+"""How much a subscription remembers: views that it met last, their ids, and what was replaced."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -226,12 +227,7 @@ class _Reading:
     def _item(self, effect: _Effect) -> LogItem:
         kind, subject, e, is_last = effect
         self._reaches[subject.shard] = Reach(e.seq, None if is_last else e.index, mark_of(e.id))
-        record = None
-        if e.type != CLEARED:
-            try:
-                record = kind.decode(UPCASTERS.bring_up(e))
-            except msgspec.MsgspecError as error:
-                raise LogCorrupt(subject.name, e.seq, str(error)) from error
+        record = None if e.type == CLEARED else decoded(kind, UPCASTERS.bring_up(e))
         return LogItem(
             kind.name,
             subject.keys,
@@ -303,7 +299,7 @@ class _Effects:
         self._core = core
         self._is_whole = is_whole
         self._folds: dict[str, tuple[Subject, Folded[None]]] = {}
-        self._ids = 0
+        self._size = 0
 
     async def of(self, shard: int, kind: Kind[Any], stored: Stored) -> list[_Effect]:
         """The envelopes of a record that take effect. Raises LogCorrupt."""
@@ -316,8 +312,8 @@ class _Effects:
             subject, folded = self._subject(shard, stored.subject, envelopes[-1]), start(ids)
             if not self._is_whole or envelopes[0].type == FORKED:
                 await self._read_again(ids, folded, subject, stored.seq)
-            self._ids += len(folded.seen)
-        before = len(folded.seen)
+            self._size += _size(folded)
+        before = _size(folded)
         last, found = envelopes[-1], []
         for envelope in envelopes:
             try:
@@ -327,7 +323,7 @@ class _Effects:
             if takes_effect:
                 found.append(_Effect(kind, subject, envelope, envelope is last))
         self._folds[stored.subject] = subject, folded
-        self._ids += len(folded.seen) - before
+        self._size += _size(folded) - before
         self._make_room()
         return found
 
@@ -347,9 +343,13 @@ class _Effects:
                         step(ids, folded, envelope)
 
     def _make_room(self) -> None:
-        while self._ids > _IDS and len(self._folds) > 1:
+        while self._size > _REMEMBERED and len(self._folds) > 1:
             self._is_whole = False
-            self._ids -= len(self._folds.pop(next(iter(self._folds)))[1].seen)
+            self._size -= _size(self._folds.pop(next(iter(self._folds)))[1])
+
+
+def _size(folded: Folded[None]) -> int:
+    return 1 + len(folded.seen) + len(folded.newest)
 
 
 @functools.cache
@@ -362,7 +362,9 @@ def _ids_of(kind: Kind[Any]) -> Kind[None]:
         replaces=kind.replaces,
         forgets_ids=kind.forgets_ids,
     )
-    return Kind("effects", of=kind, fold=fold)
+    ids = Kind("effects", of=kind, fold=fold)
+    ids.digest_of = None  # whether an id stood for something else is nothing that takes effect
+    return ids
 
 
 def _nothing() -> None:
