@@ -3,9 +3,9 @@
 import { effect, element, html, onEnd, root, signal } from "../core/reactive.js";
 import { ago, clip, count, plural } from "../core/format.js";
 import { get, post } from "../core/api.js";
+import { polled } from "../core/polled.js";
 import { dialog, submits, toast } from "./dialog.js";
 
-const EVERY = 2000; // milliseconds between looks
 const RUNNING = 50; // runs under way that are listed
 
 const since = (time) => (time ? ago(Date.parse(time) / 1000) : "–");
@@ -86,19 +86,8 @@ function table(title, items, keyOf, columns) {
 export const queuesView = element("fl-queues", (host) => {
   document.title = "Queues · foldlog";
   const found = signal(null);
-  const error = signal(null);
-  const look = async () => {
-    try {
-      found.value = await get("queues");
-      error.value = null;
-    } catch (problem) {
-      error.value = problem.message;
-    }
-  };
-  effect(() => {
-    look();
-    const timer = setInterval(look, EVERY);
-    onEnd(() => clearInterval(timer));
+  const { error, look } = polled(async () => {
+    found.value = await get("queues");
   });
   const all = (name) => () => found.value?.[name] ?? [];
   const worked = () => all("workers")().flatMap(({ host, pid, runs }) => runs.map((run) => ({ ...run, at: `${host} ${pid}` }))).sort((a, b) => Date.parse(a.since) - Date.parse(b.since));

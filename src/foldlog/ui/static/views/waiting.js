@@ -1,32 +1,20 @@
 // The inbox: what waits for a person, over all sessions, and the answers.
 
-import { effect, element, html, onEnd, root, signal } from "../core/reactive.js";
+import { element, html, root, signal } from "../core/reactive.js";
 import { ago, clip } from "../core/format.js";
 import { get, post } from "../core/api.js";
+import { polled } from "../core/polled.js";
 import { content } from "../render/content.js";
 import { form, schemaOf } from "./forms.js";
 import { submits, toast } from "./dialog.js";
 
-const EVERY = 2000; // milliseconds between looks
-
 export const waitingView = element("fl-waiting", (host) => {
   const { session = null, about } = host;
   const items = signal(null);
-  const error = signal(null);
-  const look = async () => {
-    try {
-      const found = (await get("waiting", { session })).waiting;
-      const known = JSON.stringify(items.value?.map((each) => each.id));
-      if (known !== JSON.stringify(found.map((each) => each.id))) items.value = found;
-      error.value = null;
-    } catch (problem) {
-      error.value = problem.message;
-    }
-  };
-  effect(() => {
-    look();
-    const timer = setInterval(look, EVERY);
-    onEnd(() => clearInterval(timer));
+  const { error, look } = polled(async () => {
+    const found = (await get("waiting", { session })).waiting;
+    const known = JSON.stringify(items.value?.map((each) => each.id));
+    if (known !== JSON.stringify(found.map((each) => each.id))) items.value = found;
   });
   const cards = new Map(); // by id: what somebody has begun to fill in stays when others come
   const shown = (found) => {
