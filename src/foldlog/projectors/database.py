@@ -11,7 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from foldlog.errors import ConfigurationError, Misuse
-from foldlog.projectors.declared import VIEW, Changes, Column, Form, Projector, TableOfRows
+from foldlog.projectors.declared import (
+    VIEW,
+    Changes,
+    Column,
+    Form,
+    Projector,
+    TableOfRows,
+    listed,
+    quoted,
+)
 from foldlog.store.subscribing import LogItem
 
 T = TypeVar("T")
@@ -35,7 +44,6 @@ class Dialect(NamedTuple):
     types: dict[Form, str]
     begin: str
     lock: str
-    rows: str
 
 
 _TYPES: Final[dict[Form, str]] = {
@@ -53,12 +61,9 @@ _SQLITE: Final = Dialect(
     {**_TYPES, "real": "real", "bytes": "blob", "json": "text", "time": "text", "date": "text"},
     "begin immediate",
     "",
-    "",
 )
-_POSTGRES: Final = Dialect("%s", _TYPES, "begin", " for update", "select * from unnest({})")
-_DUCKDB: Final = Dialect(
-    "?", {**_TYPES, "bytes": "blob", "json": "json"}, "begin transaction", "", "select {}"
-)
+_POSTGRES: Final = Dialect("%s", _TYPES, "begin", " for update")
+_DUCKDB: Final = Dialect("?", {**_TYPES, "bytes": "blob", "json": "json"}, "begin transaction", "")
 
 
 class Held(NamedTuple):
@@ -149,28 +154,13 @@ class Database:
     # --- projectors -------------------------------------------------------------------------------
 
     def make(self, projector: Projector) -> None:
-        """Make the tables of a projector where there are none; on the thread only."""
-        self._connected()
-        self.begin()
-        for sql in _TABLES:
+        """Make the tables of a projector where there are none; in a transaction."""
+        for sql in (*_TABLES, *projector.made_by(self._dialect.types)):
             self.execute(sql)
-        for name in projector.tables:
-            own = quoted(projector.own(name))
-            self.execute(f"create table if not exists {own} ({self._columns(projector, name)})")
-            if isinstance(projector, TableOfRows) and projector.key[0] != VIEW:
-                index = quoted(f"{projector.own(name)}_of_view")
-                self.execute(f"create index if not exists {index} on {own} ({VIEW})")
         self.execute(
             "insert into foldlog_projectors values (?, ?, '', '', 0, 0) on conflict do nothing",
             (projector.name, projector.version),
         )
-        self.execute("commit")
-
-    def _columns(self, projector: Projector, name: str) -> str:
-        if not isinstance(projector, TableOfRows):
-            return projector.tables[name]
-        columns = [f"{quoted(e.name)} {self._dialect.types[e.form]}" for e in projector.columns]
-        return ", ".join([*columns, f"primary key ({_list(projector.key)})"])
 
     def begin(self) -> None:
         """Begin a transaction; on the thread only."""
@@ -197,32 +187,14 @@ class Database:
 
     def show(self, projector: Projector) -> None:
         """Have the names of its tables stand for this version; on the thread only."""
-        for name in projector.tables:
+        for name, query in projector.shown_by(self._dialect.types).items():
             self.execute(f"drop view if exists {quoted(name)}")
-            self.execute(f"create view {quoted(name)} as {self._shown(projector, name)}")
+            self.execute(f"create view {quoted(name)} as {query}")
         self.execute(
             "update foldlog_projectors set is_shown = case when version = ? then 1 else 0 end "
             "where name = ?",
             (projector.version, projector.name),
         )
-
-    def _shown(self, projector: Projector, name: str) -> str:
-        """The query behind the name of a table."""
-        own = quoted(projector.own(name))
-        if not isinstance(projector, TableOfRows):
-            return f"select * from {own}"
-        shown = [each for each in projector.columns if not each.name.startswith("foldlog_")]
-        if not projector.add:
-            return f"select {_list(each.name for each in shown)} from {own}"
-        columns = [
-            f"cast(sum({quoted(each.name)}) as {self._dialect.types[each.form]}) as "
-            f"{quoted(each.name)}"
-            if each.name in projector.add
-            else quoted(each.name)
-            for each in shown
-        ]
-        key = _list(each.name for each in shown if each.name not in projector.add)
-        return f"select {', '.join(columns)} from {own} group by {key}"
 
     def park(self, projector: Projector, item: LogItem, error: str) -> None:
         """Note a record that is left out by decision; on the thread only."""
@@ -253,21 +225,19 @@ class Database:
             if e.name not in projector.key
         ]
         then = f"do update set {', '.join(updates)}" if updates else "do nothing"
-        head = f"insert into {own} ({_list(e.name for e in columns)})"
-        tail = f"on conflict ({_list(projector.key)}) {then}"
         values = [
             self._values(column, [row[n] for row in rows]) for n, column in enumerate(columns)
         ]
-        mark, types = self._dialect.mark, self._dialect.types
+        types = self._dialect.types
+        head = f"insert into {own} ({listed(e.name for e in columns)})"
+        tail = f"on conflict ({listed(projector.key)}) {then}"
         if self._dialect is _SQLITE:
             marks = ", ".join("?" for _ in columns)
             sql = f"{head} values ({marks}) {tail}"
             self._connected().executemany(sql, zip(*values, strict=True))
-            return
-        is_set = self._dialect is _POSTGRES
-        lists = [f"{mark}::{types[each.form]}[]" for each in columns]
-        source = ", ".join(each if is_set else f"unnest({each})" for each in lists)
-        self.execute(f"{head} {self._dialect.rows.format(source)} {tail}", values)
+        else:
+            lists = ", ".join(f"unnest(?::{types[each.form]}[])" for each in columns)
+            self.execute(f"{head} select {lists} {tail}", values)
 
     def _values(self, column: Column, values: list[Any]) -> list[Any]:
         if column.form == "json":
@@ -284,6 +254,7 @@ class InTransaction:
         self._database = database
         self._names = {name: quoted(projector.own(name)) for name in projector.tables}
         self._waiting: list[tuple[str, list[tuple[Any, ...]]]] = []
+        self._changes: list[tuple[TableOfRows, Changes]] = []
 
     def execute(self, sql: str, *parameters: Any) -> None:
         """See `Transaction.execute`."""
@@ -291,6 +262,10 @@ class InTransaction:
             self._waiting[-1][1].append(parameters)
         else:
             self._waiting.append((sql, [parameters]))
+
+    def change(self, table: TableOfRows, changes: Changes) -> None:
+        """See `Writing.change`."""
+        self._changes.append((table, changes))
 
     async def fetch(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """See `Transaction.fetch`."""
@@ -312,20 +287,14 @@ class InTransaction:
                 cursor.execute(self._named(sql), parameters[0])
             else:
                 cursor.executemany(self._named(sql), parameters)
+        changes, self._changes = self._changes, []
+        for each in changes:
+            self._database.change(*each)
 
     def _named(self, sql: str) -> str:
         for name, own in self._names.items():
             sql = sql.replace("{" + name + "}", own)
         return sql
-
-
-def quoted(name: str) -> str:
-    """A name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _list(names: Any) -> str:
-    return ", ".join(map(quoted, names))
 
 
 def _connecting(to: str) -> Connect:

@@ -7,7 +7,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from foldlog.errors import ConfigurationError, Misuse
@@ -28,7 +28,7 @@ _FORMS: Final[dict[Any, Form]] = {
 }
 
 VIEW: Final = "foldlog_view"
-"""The column that says of which view a row is, so that it goes when that is cleared or erased."""
+"""The column with the view that a row came of, so that it goes when that is cleared or erased."""
 
 ID: Final = "foldlog_id"
 """The column that tells the rows of a table without a key apart."""
@@ -60,6 +60,13 @@ class Transaction(Protocol):
 Handler = Callable[[Transaction, LogItem], Awaitable[None]]
 
 
+class Writing(Transaction, Protocol):
+    """A transaction that rows are written in by batches, too."""
+
+    def change(self, table: TableOfRows, changes: Changes) -> None:
+        """Have the changes of a table of rows done, in order with the others."""
+
+
 class Projector:
     """Makes tables of records: what `foldlog.projector` and `foldlog.table` return.
 
@@ -67,17 +74,11 @@ class Projector:
         name: its name, unique in a database.
         kinds: the kinds whose records it is given.
         version: change it with what it computes: another one fills its own tables.
-        tables: the definition of the columns of each of its tables, by name.
-        handle: is given each record, with the transaction to write in.
+        tables: the names of its tables.
     """
 
     def __init__(
-        self,
-        name: str,
-        kinds: Sequence[str],
-        version: int,
-        tables: Mapping[str, str],
-        handle: Handler,
+        self, name: str, kinds: Sequence[str], version: int, tables: Sequence[str]
     ) -> None:
         if not all(each.isidentifier() for each in (name, *tables)):
             raise ConfigurationError(
@@ -88,8 +89,7 @@ class Projector:
         self.name: str = name
         self.kinds: tuple[str, ...] = tuple(kinds)
         self.version: int = version
-        self.tables: Mapping[str, str] = tables
-        self.handle: Handler = handle
+        self.tables: tuple[str, ...] = tuple(tables)
 
     def own(self, table: str) -> str:
         """Return the name of this version's own table of a name.
@@ -98,6 +98,18 @@ class Projector:
             table: a name among `tables`.
         """
         return f"{table}_v{self.version}"
+
+    def made_by(self, types: Mapping[Form, str]) -> list[str]:
+        """Internal: the statements that make its tables where there are none."""
+        raise NotImplementedError
+
+    def shown_by(self, types: Mapping[Form, str]) -> dict[str, str]:
+        """Internal: the queries behind the names of its tables."""
+        return {name: f"select * from {quoted(self.own(name))}" for name in self.tables}
+
+    async def write(self, tx: Writing, items: Sequence[LogItem]) -> None:
+        """Internal: write what comes of some records. Raises what the user's function does."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<projector {self.name}, version {self.version}>"
@@ -137,9 +149,40 @@ def projector(
     def decorate(handle: Handler) -> Projector:
         if not inspect.iscoroutinefunction(handle):
             raise Misuse(f"a projector is an `async def` that takes tx and item, not {handle!r}")
-        return Projector(name, kinds, version, tables, handle)
+        return ByHand(name, kinds, version, tables, handle)
 
     return decorate
+
+
+class ByHand(Projector):
+    """A projector whose function writes SQL: what `foldlog.projector` makes.
+
+    Attributes:
+        columns: the columns of each of its tables as SQL.
+        handle: is given each record, with the transaction to write in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kinds: Sequence[str],
+        version: int,
+        columns: Mapping[str, str],
+        handle: Handler,
+    ) -> None:
+        super().__init__(name, kinds, version, [*columns])
+        self.columns: Mapping[str, str] = columns
+        self.handle: Handler = handle
+
+    def made_by(self, types: Mapping[Form, str]) -> list[str]:
+        """See `Projector.made_by`."""
+        columns = self.columns.items()
+        return [f"create table if not exists {quoted(self.own(n))} ({sql})" for n, sql in columns]
+
+    async def write(self, tx: Writing, items: Sequence[LogItem]) -> None:
+        """See `Projector.write`."""
+        for item in items:
+            await self.handle(tx, item)
 
 
 # --- tables of rows ------------------------------------------------------------------------------
@@ -176,7 +219,7 @@ class TableOfRows(Projector):
         key: Sequence[str],
         add: Sequence[str],
     ) -> None:
-        super().__init__(name, kinds, version, {name: ""}, _unused)
+        super().__init__(name, kinds, version, [name])
         own = [Column(each, _form(hint, name)) for each, hint in _fields_of(row_of, name).items()]
         names = [each.name for each in own]
         if unknown := [each for each in (*key, *add) if each not in names]:
@@ -192,6 +235,35 @@ class TableOfRows(Projector):
         self._row_of = row_of
         self._key = tuple([each.name for each in self.columns].index(each) for each in self.key)
         self._add = tuple(names.index(each) for each in add)
+
+    def made_by(self, types: Mapping[Form, str]) -> list[str]:
+        """See `Projector.made_by`."""
+        own = quoted(self.own(self.name))
+        columns = [f"{quoted(each.name)} {types[each.form]}" for each in self.columns]
+        columns.append(f"primary key ({listed(self.key)})")
+        made = [f"create table if not exists {own} ({', '.join(columns)})"]
+        if self.key[0] != VIEW:
+            index = quoted(f"{self.own(self.name)}_of_view")
+            made.append(f"create index if not exists {index} on {own} ({VIEW})")
+        return made
+
+    def shown_by(self, types: Mapping[Form, str]) -> dict[str, str]:
+        """See `Projector.shown_by`."""
+        form = {each.name: each.form for each in self.columns}
+        columns = [
+            f"cast(sum({quoted(name)}) as {types[form[name]]}) as {quoted(name)}"
+            if name in self.add
+            else quoted(name)
+            for name in self._own
+        ]
+        query = f"select {', '.join(columns)} from {quoted(self.own(self.name))}"
+        if self.add:
+            query += f" group by {listed(name for name in self._own if name not in self.add)}"
+        return {self.name: query}
+
+    async def write(self, tx: Writing, items: Sequence[LogItem]) -> None:
+        """See `Projector.write`."""
+        tx.change(self, self.changes(items))
 
     def changes(self, items: Sequence[LogItem]) -> Changes:
         """Return what some records change in the table. Raises what the user's function does."""
@@ -283,10 +355,6 @@ def table(
     return lambda row_of: TableOfRows(name, kinds, version, row_of, key, add)
 
 
-async def _unused(tx: Transaction, item: LogItem) -> None:
-    """A table of rows is written by batches."""
-
-
 def _fields_of(row_of: Callable[[LogItem], Any], name: str) -> dict[str, Any]:
     try:
         declared = typing.get_type_hints(row_of).get("return")
@@ -320,3 +388,13 @@ def _form(declared: Any, table: str) -> Form:
             f"table {table}: a column is of {known}, dict or list, not {declared}"
         )
     return found
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it: names are identifiers."""
+    return f'"{name}"'
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as SQL has a list of them."""
+    return ", ".join(map(quoted, names))

@@ -6,15 +6,15 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from foldlog.errors import FoldlogError, LogTimeout, Misuse, NotFound
 from foldlog.position import LogPosition
 from foldlog.projectors.database import Connect, Database, Held, InTransaction
-from foldlog.projectors.declared import Projector, TableOfRows
+from foldlog.projectors.declared import Projector
 from foldlog.projectors.errors import ProjectorFailed
 from foldlog.store.core import Core, core_of
 from foldlog.store.store import BaseStore
@@ -204,16 +204,9 @@ class _Following:
     async def close(self) -> None:
         """Let go of the projector, and close the connection."""
 
-        def release() -> None:
-            self._database.begin()
-            held = self._database.held(self._projector)
-            if held.holder == self._id:
-                self._database.hold(self._projector, held.position, "", 0.0)
-            self._database.execute("commit")
-
         try:
             if self._is_held:
-                await self._database.do(release)
+                await self._do(lambda: self._note_holder("", 0.0))
         except Exception as error:  # noqa: BLE001 - each driver has its own errors
             _log.info("projector %s was not let go: %r", self._projector.name, error)
         finally:
@@ -274,7 +267,7 @@ class _Following:
 
     async def _begin(self) -> None:
         """Have the projector, once nobody else has, and know how far it is."""
-        await self._database.do(lambda: self._database.make(self._projector))
+        await self._do(lambda: self._database.make(self._projector))
         held = await self._do(self._take)
         self._at, self._is_shown, self._is_held = held.position, held.is_shown, True
         self._position = LogPosition.parse(held.position) if held.position else None
@@ -367,44 +360,27 @@ class _Following:
     ) -> None:
         """Write rows and position in one transaction, if nobody else has written since."""
         projector, database = self._projector, self._database
-        of_rows = projector if isinstance(projector, TableOfRows) else None
-        changes = of_rows.changes(items) if of_rows is not None else None
         shows = not self._is_shown and self._shows_at <= position
         tx = InTransaction(database, projector)
 
-        def begin() -> None:
-            database.begin()
+        def check() -> None:
             held = database.held(projector)
             if (held.position, held.holder) != (self._at, self._id):
                 raise _Moved
 
         def end() -> None:
             tx.flush()
-            if of_rows is not None and changes is not None:
-                database.change(of_rows, changes)
             if parked is not None:
                 database.park(projector, *parked)
             if shows:
                 database.show(projector)
             database.hold(projector, str(position), self._id, _LEASE)
-            database.execute("commit")
-
-        def whole() -> None:
-            begin()
-            end()
 
         async with self._turn:
-            try:
-                if changes is None and items:
-                    await database.do(begin)
-                    for item in items:
-                        await projector.handle(tx, item)
-                    await database.do(end)
-                else:
-                    await database.do(whole)
-            except BaseException:
-                await database.do(self._roll_back)
-                raise
+            async with self._transaction():
+                await database.do(check)
+                await projector.write(tx, items)
+                await database.do(end)
             self._at, self._position, self._failures = str(position), position, 0
             self._is_shown |= shows
         if self._on_progress is not None:
@@ -413,19 +389,20 @@ class _Following:
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Do something in a transaction of its own."""
+        async with self._turn, self._transaction():
+            return await self._database.do(work)
 
-        def done() -> T:
-            self._database.begin()
-            found = work()
-            self._database.execute("commit")
-            return found
-
-        async with self._turn:
-            try:
-                return await self._database.do(done)
-            except BaseException:
-                await self._database.do(self._roll_back)
-                raise
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        """Have all that is done in the block stored, or nothing."""
+        database = self._database
+        try:
+            await database.do(database.begin)
+            yield
+            await database.do(lambda: database.execute("commit"))
+        except BaseException:
+            await database.do(self._roll_back)
+            raise
 
     def _roll_back(self) -> None:
         try:
@@ -440,13 +417,12 @@ class _Following:
             if not self._is_held:
                 continue
             try:
-                await self._do(self._renew)
-            except _Moved:
-                continue
+                await self._do(lambda: self._note_holder(self._id, _LEASE))
             except Exception as error:  # noqa: BLE001 - the database is away, as `follow` finds
                 _log.info("projector %s: %r", self._projector.name, error)
 
-    def _renew(self) -> None:
+    def _note_holder(self, holder: str, lease: float) -> None:
+        """Have who holds the projector hold it longer, or let go of it."""
         held = self._database.held(self._projector)
         if held.holder == self._id:
-            self._database.hold(self._projector, held.position, self._id, _LEASE)
+            self._database.hold(self._projector, held.position, holder, lease)
