@@ -137,20 +137,20 @@ class Tools:
         are cut.
         """
         store = await self._seen(at, session_id)
-        told, places, size = list[tuple[Key[Any], float, Line]](), dict[int, str](), 0
+        shown, places, size = list[tuple[Key[Any], float, Line]](), dict[int, str](), 0
         async with aclosing(self._read(store, session_id, cursor, oldest_first)) as records:
             async for key, item, behind in records:
-                if len(told) == limit or size > ANSWER:
+                if len(shown) == limit or size > ANSWER:
                     break
                 line, next_ = key.line(item), f'next="{short(behind)}"'
                 if line.tone != "aside" and line.group != "lists":
-                    told.append((key, item.recorded_at, line))
+                    shown.append((key, item.recorded_at, line))
                     places[id(line)] = short(item.position)
                     size += len(str(line)) + _MARGIN
             else:
                 next_ = ""
         lines, day = list[str](), ""
-        for part in tell(told if oldest_first else told[::-1]):
+        for part in tell(shown if oldest_first else shown[::-1]):
             before, (day, _, clock) = day, (when(part.at) or "").partition("T")
             lines += [day] if day != before else []
             lines += _told(part, f"{places[id(part.line)]} {clock[:8]}")
@@ -235,8 +235,8 @@ class Tools:
     async def waiting(
         self, session_id: Of = "", limit: Limit = 20, cursor: Cursor = "", at: At = ""
     ) -> str:
-        """List what waits for a person, oldest first: questions, approvals, steps of which nobody
-        knows whether they happened. A person answers with `foldlog answer ID`."""
+        """List what waits for a person, oldest first: questions, approvals, steps that may have
+        happened or not. A person answers with `foldlog answer ID`."""
         store = await self._seen(at, session_id)
         found = await store.waiting(
             session_id=session_id or None, after=cursor or None, limit=limit + 1

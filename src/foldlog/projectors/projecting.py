@@ -290,6 +290,8 @@ class _Following:
         self._shows_at = await self.store.position()
         found = self.store.subscribe(self._projector.kinds, after=self._position, live=not once)
         self._subscription = found
+        if self._position is not None:
+            self._progress(self._position)
         async with aclosing(found.pages()) as pages:
             async for page in pages:
                 if page.items or page.position != self._position:
@@ -383,8 +385,12 @@ class _Following:
                 await database.do(end)
             self._at, self._position, self._failures = str(position), position, 0
             self._is_shown |= shows
+        self._progress(position)
+
+    def _progress(self, position: LogPosition) -> None:
+        """Say how far it is."""
         if self._on_progress is not None:
-            self._on_progress(projector.name, position)
+            self._on_progress(self._projector.name, position)
         self._moved.set()
 
     async def _do(self, work: Callable[[], T]) -> T:

@@ -220,7 +220,7 @@ class TeamCheckpoints(Checkpoints):
                 raise self._failure from error
             raise
         finally:
-            # Whoever goes on with a run that was cancelled must find all of its checkpoints.
+            # Who goes on with a run that was cancelled must find all of its checkpoints.
             self._is_running = False
             await self._end_save()
 

@@ -19,7 +19,7 @@ _responses: Final[TypeAdapter[ModelResponse]] = TypeAdapter(ModelResponse)
 
 
 class Asked(NamedTuple):
-    """A response in JSON, of which model, and how many tokens it took."""
+    """A response in JSON, its model, and how many tokens it took."""
 
     said: Any
     model: str
