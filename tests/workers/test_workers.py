@@ -11,28 +11,18 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import IdTaken, Misuse, RunCancelled, RunFailed, Worker, durable
+from foldlog import IdTaken, Misuse, RunFailed, Worker, durable
 from foldlog.runs import Run
 from foldlog.store.core import core_of
 from tests.conftest import OpenStore
 from tests.runs.running import Calls
-from tests.workers.working import PATIENCE, queues_are, reached
+from tests.workers.working import PATIENCE, double, doubled, queues_are, reached
 
 
 @dataclasses.dataclass
 class Trip:
     city: str
     days: int = 1
-
-
-async def double(number: int) -> int:
-    return 2 * number
-
-
-@durable
-async def doubled(run: Run, number: int, *, again: bool = False) -> int:
-    once = await run.step("once", double, number)
-    return await run.step("twice", double, once) if again else once
 
 
 @durable(name="plan a trip")
@@ -196,69 +186,6 @@ async def test_what_a_run_is_sent_reaches_it_also_if_it_comes_first(
         assert not await run.send("payment", 90)
 
 
-async def test_children_give_their_results_and_take_no_worker_from_their_parent(
-    store: foldlog.Store,
-) -> None:
-    @durable
-    async def parent(run: Run, count: int) -> int:
-        handles = [await run.start(doubled, number) for number in range(count)]
-        return sum(await run.gather(*handles))
-
-    async with Worker(store, [parent, doubled], slots=1):
-        run = await store.start(parent, 5, id="p")
-        assert await run.result(timeout=PATIENCE) == 20
-    names = {task.task_id for task in await store.list_tasks("p")}
-    assert names == {"p", *(f"p/doubled {n}" for n in range(1, 6))}
-
-
-async def test_what_becomes_of_children_reaches_their_parent(store: foldlog.Store) -> None:
-    @durable
-    async def bad(run: Run) -> None:
-        raise ValueError("no")
-
-    @durable
-    async def waiting(run: Run) -> None:
-        await run.wait_for("never")
-
-    @durable
-    async def parent(run: Run) -> str:
-        one, two = await run.start(bad, id="bad"), await run.start(waiting, id="waits")
-        found = []
-        for each in (one, two):
-            try:
-                await run.gather(each)
-            except (RunFailed, RunCancelled) as error:
-                found.append(type(error).__name__)
-        return " ".join(found)
-
-    async with Worker(store, [parent, bad, waiting]):
-        run = await store.start(parent, id="p")
-        child = store.queues.handle("waits", session_id="p")
-        await queues_are(store, lambda state: bool(state.failed))
-        await reached(store, child, "PAUSED")
-        await child.cancel()
-        assert await run.result(timeout=PATIENCE) == "RunFailed RunCancelled"
-
-
-async def test_a_child_that_is_cancelled_fails_a_parent_that_does_not_expect_it(
-    store: foldlog.Store,
-) -> None:
-    @durable
-    async def waiting(run: Run) -> None:
-        await run.wait_for("never")
-
-    @durable(attempts=2)
-    async def parent(run: Run) -> None:
-        await run.gather(await run.start(waiting, id="child"))
-
-    async with Worker(store, [parent, waiting]):
-        run = await store.start(parent, id="p")
-        await reached(store, run, "PAUSED")
-        await store.queues.handle("child", session_id="p").cancel()
-        with pytest.raises(RunFailed, match="RunCancelled: run 'child'"):
-            await run.result(timeout=PATIENCE)
-
-
 async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
     store: foldlog.Store,
 ) -> None:
@@ -274,19 +201,6 @@ async def test_a_function_that_cancels_itself_is_tried_again_and_fails(
         with pytest.raises(RunFailed, match="cancelled from within"):
             await run.result(timeout=PATIENCE)
     assert len(calls.made) == 2
-
-
-@pytest.mark.parametrize("count", [30, pytest.param(1_000, marks=pytest.mark.long)])
-async def test_a_run_starts_many_and_gathers_what_they_give(
-    store: foldlog.Store, count: int
-) -> None:
-    @durable
-    async def parent(run: Run) -> int:
-        return sum(await run.gather(*[await run.start(doubled, n) for n in range(count)]))
-
-    async with Worker(store, [parent, doubled]):
-        run = await store.start(parent, id="p")
-        assert await run.result(timeout=10 * PATIENCE) == count * (count - 1)
 
 
 async def test_the_run_of_a_fork_goes_on_there_when_it_is_started_there(
@@ -315,23 +229,6 @@ async def test_the_run_of_a_fork_goes_on_there_when_it_is_started_there(
     assert calls.made == ["search"]
 
 
-async def test_a_function_that_is_started_by_its_name_waits_in_its_own_queue(
-    store: foldlog.Store, reopen: OpenStore
-) -> None:
-    @durable(queue="gpu")
-    async def trained(run: Run) -> str:
-        return "trained"
-
-    await store.queues.pause("gpu")
-    async with Worker(store, [trained]):
-        starter = await reopen()
-        await queues_are(starter, lambda state: bool(state.workers))
-        run = await starter.start("trained", id="x")
-        await queues_are(store, lambda state: "gpu" in state.waiting)
-        await store.queues.resume("gpu")
-        assert await run.result(timeout=PATIENCE) == "trained"
-
-
 async def test_attempts_count_anew_behind_each_step_that_is_done(store: foldlog.Store) -> None:
     calls = Calls()
 
@@ -347,24 +244,6 @@ async def test_attempts_count_anew_behind_each_step_that_is_done(store: foldlog.
     async with Worker(store, [failing]):
         run = await store.start(failing, id="x")
         assert await run.result(timeout=PATIENCE) == 10
-
-
-async def test_cancelling_a_run_cancels_what_it_has_started(store: foldlog.Store) -> None:
-    @durable
-    async def waiting(run: Run) -> None:
-        await run.sleep(hours=1)
-
-    @durable
-    async def parent(run: Run) -> None:
-        await run.gather(*[await run.start(waiting) for _ in range(3)])
-
-    async with Worker(store, [parent, waiting]):
-        run = await store.start(parent, id="p")
-        await reached(store, run, "PAUSED")
-        await run.cancel("enough")
-        with pytest.raises(RunCancelled):
-            await run.result(timeout=PATIENCE)
-    assert {each.status.value for each in await store.list_tasks("p")} == {"CANCELLED"}
 
 
 async def test_a_pause_frees_the_worker_and_resuming_goes_on(store: foldlog.Store) -> None:
@@ -435,51 +314,6 @@ async def test_a_worker_goes_on_with_what_a_program_has_opened_and_left(
         assert await run.result(timeout=PATIENCE) == 8
 
 
-async def test_of_one_key_one_goes_on_at_a_time(store: foldlog.Store) -> None:
-    going, most = 0, 0
-
-    @durable(queue="users")
-    async def counted(run: Run) -> None:
-        nonlocal going, most
-        going += 1
-        most = max(most, going)
-        await run.step("give way", asyncio.sleep, 0)
-        going -= 1
-
-    await store.queues.limit("users", per_key=1)
-    async with Worker(store, [counted]):
-        runs = [await store.start(counted, key="ann") for _ in range(5)]
-        for each in runs:
-            await each.result(timeout=PATIENCE)
-    assert most == 1
-
-
-async def test_a_queue_that_is_paused_begins_nothing(store: foldlog.Store) -> None:
-    await store.queues.pause("default")
-    async with Worker(store, [doubled]):
-        run = await store.start(doubled, 1)
-        await queues_are(store, lambda state: bool(state.workers) and not state.held)
-        [queue] = await store.queues.all()
-        assert (queue.waiting, queue.paused, queue.held) == (1, True, 0)
-        await store.queues.resume("default")
-        assert await run.result(timeout=PATIENCE) == 2
-
-
-async def test_a_rate_is_kept_and_what_it_holds_back_comes(store: foldlog.Store) -> None:
-    began: list[float] = []
-
-    @durable(queue="slow")
-    async def noting(run: Run) -> None:
-        began.append(time.time())
-
-    await store.queues.limit("slow", rate=2, seconds=1.0)
-    async with Worker(store, [noting]):
-        runs = [await store.start(noting) for _ in range(4)]
-        for each in runs:
-            await each.result(timeout=PATIENCE)
-    assert began[2] - began[0] > 0.9
-
-
 async def test_what_a_run_says_is_read_live_and_afterwards_at_an_offset(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
@@ -505,15 +339,6 @@ async def test_what_a_run_says_is_read_live_and_afterwards_at_an_offset(
     assert [item.record.data for item in heard] == ["begins", "a", "b", "ends"]
     later = [item.record.data async for item in run.stream(after=heard[1].id)]
     assert later == ["b", "ends"]
-
-
-async def test_a_session_that_is_cleared_leaves_nothing_in_a_queue(store: foldlog.Store) -> None:
-    await store.start(doubled, 1, id="x", session_id="ann")
-    await store.clear_session("ann")
-    await queues_are(store, lambda state: not [*state.entries()])
-    async with Worker(store, [doubled]):
-        run = await store.start(doubled, 2, id="x", session_id="ann")
-        assert await run.result(timeout=PATIENCE) == 4
 
 
 async def test_a_store_has_one_worker_at_a_time(store: foldlog.Store) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of workers wait for."""
+"""What the tests of workers have done, and wait for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import foldlog
-from foldlog.runs import Handle
+from foldlog import durable
+from foldlog.runs import Handle, Run
 from foldlog.store.core import core_of
 from foldlog_projections import tasks
 from foldlog_projections.runs import queues
 
 PATIENCE = 20.0
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@durable
+async def doubled(run: Run, number: int, *, again: bool = False) -> int:
+    once = await run.step("once", double, number)
+    return await run.step("twice", double, once) if again else once
 
 
 async def reached(store: foldlog.Store, run: Handle[Any], status: str) -> None:
