@@ -7,15 +7,16 @@ import os
 import pwd
 import re
 import signal
-from collections import deque
+import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from benchmarks.unavailable import Unavailable
 
 _STOP_TIMEOUT = 20.0  # seconds
+_LOOK = 0.02  # seconds between two looks at what a server that starts says
 
 
 @asynccontextmanager
@@ -33,29 +34,29 @@ async def running(
     Raises Unavailable, with the end of its output, where it ends before or takes longer than
     `timeout` seconds.
     """
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, **(environment or {})},
-        **_as(user),
-    )
-    tail: deque[str] = deque(maxlen=20)
-    is_ready = asyncio.Event()
-    follower = asyncio.create_task(_follow(process, re.compile(ready), is_ready, tail))
-    try:
+    # A file, and no pipe: a server that says much would wait for whoever reads it, and nobody does
+    # while another event loop runs.
+    with tempfile.TemporaryFile() as output:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            **_as(user),
+        )
         try:
-            async with asyncio.timeout(timeout):
-                await is_ready.wait()
-        except TimeoutError:
-            raise Unavailable(_told(arguments[0], tail)) from None
-        if process.returncode is not None or follower.done():
-            raise Unavailable(_told(arguments[0], tail))
-        yield
-    finally:
-        await _end(process, stop)
-        await follower
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    while process.returncode is None:
+                        if re.search(ready, _said(output)):
+                            break
+                        await asyncio.sleep(_LOOK)
+            if process.returncode is not None or not re.search(ready, _said(output)):
+                raise Unavailable(_told(arguments[0], _said(output)))
+            yield
+        finally:
+            await _end(process, stop)
 
 
 async def run(arguments: Sequence[str], *, user: str | None = None) -> None:
@@ -69,7 +70,7 @@ async def run(arguments: Sequence[str], *, user: str | None = None) -> None:
     )
     output, _ = await process.communicate()
     if process.returncode:
-        raise Unavailable(_told(arguments[0], deque(output.decode(errors="replace").splitlines())))
+        raise Unavailable(_told(arguments[0], output.decode(errors="replace")))
 
 
 def unprivileged(*names: str) -> str | None:
@@ -83,21 +84,10 @@ def unprivileged(*names: str) -> str | None:
     raise Unavailable(f"root cannot run it, and there is no user {' or '.join(names)}")
 
 
-async def _follow(
-    process: asyncio.subprocess.Process,
-    ready: re.Pattern[str],
-    seen: asyncio.Event,
-    tail: deque[str],
-) -> None:
-    """Read the output until it ends, so that neither its pipe nor our memory fills."""
-    assert process.stdout is not None
-    async for line in process.stdout:
-        text = line.decode(errors="replace").rstrip()
-        tail.append(text)
-        if ready.search(text):
-            seen.set()
-    await process.wait()
-    seen.set()
+def _said(output: BinaryIO) -> str:
+    """What was written to a file until now."""
+    size = os.fstat(output.fileno()).st_size
+    return os.pread(output.fileno(), size, 0).decode(errors="replace")
 
 
 async def _end(process: asyncio.subprocess.Process, stop: signal.Signals) -> None:
@@ -119,6 +109,6 @@ def _as(user: str | None) -> dict[str, Any]:
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": [], "cwd": "/"}
 
 
-def _told(program: str, tail: deque[str]) -> str:
-    last = "; ".join(line for line in list(tail)[-3:] if line)
+def _told(program: str, output: str) -> str:
+    last = "; ".join(line for line in output.splitlines()[-3:] if line)
     return f"{Path(program).name} did not start: {last or 'it said nothing'}"
