@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 from agents.models.interface import Model, ModelProvider
@@ -11,6 +11,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsa
 from pydantic import TypeAdapter
 
 from agents import ModelBehaviorError, ModelResponse, Usage
+from foldlog.integrations.calls import heard
 
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 """The last events of a response."""
@@ -55,20 +56,12 @@ class DurableModel(Model):
         return _responses.validate_python(await self._step(ask))
 
     async def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
-        heard: asyncio.Queue[Any] = asyncio.Queue()
-        step = asyncio.ensure_future(
-            self._step(lambda: self._streamed(heard.put_nowait, args, options))
-        )
-        step.add_done_callback(lambda _: heard.put_nowait(None))
-        try:
-            while (event := await heard.get()) is not None:
-                yield event
-            # The last event ends the caller's interest: it comes when the response is on record.
-            yield _completed(_responses.validate_python(await step))
-        finally:
-            if not step.done():
-                step.cancel()
-                await asyncio.wait([step])
+        def step(hear: Callable[[Any], None]) -> Awaitable[Any]:
+            return self._step(lambda: self._streamed(hear, args, options))
+
+        async with aclosing(heard(step)) as things:
+            async for thing, is_result in things:
+                yield _completed(_responses.validate_python(thing)) if is_result else thing
 
     async def _streamed(self, hear: Callable[[Any], None] | None, args: Any, options: Any) -> Asked:
         """Hear a stream to its end."""

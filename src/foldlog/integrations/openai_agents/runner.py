@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import json
 import weakref
-from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Literal
@@ -29,8 +28,8 @@ from agents import (
     RunResult,
     ToolApprovalItem,
 )
-from foldlog.errors import FoldlogError, Misuse
-from foldlog.integrations.calls import SideBySide, StepOptions, all_answers, checked_options
+from foldlog.errors import Misuse
+from foldlog.integrations.calls import AgentSteps, StepOptions, all_answers
 from foldlog.integrations.openai_agents.models import Asked, DurableModel
 from foldlog.runs import Run
 
@@ -38,9 +37,6 @@ _LOCAL: Final = ("computer", "editor", "executor", "on_invoke_tool")
 """What a tool has that acts in this process."""
 
 _STRUCTURED: Final = (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
-
-_counts: Final[weakref.WeakKeyDictionary[Run, Counter[str]]] = weakref.WeakKeyDictionary()
-"""How many steps of a sort there were in a run."""
 
 _call: Final[ContextVar[str]] = ContextVar("foldlog_call", default="")
 """The id of the call by which an agent is another agent's tool."""
@@ -90,18 +86,11 @@ class FoldlogRunner:
         run_config: RunConfig | None = None,
     ) -> None:
         self._run = run
-        self._name = f"{name} " if name else ""
+        self._steps = AgentSteps(run, name, model, tools)
         self._says = say
         self._asks = asks
-        self._model_options: Any = {"repeatable": True, **checked_options(model or {})}
-        self._tools = tools or {}
-        for tool, given in self._tools.items():
-            if given is not False:
-                checked_options(given, f"tool {tool!r:.80} has")
         self._config = run_config or RunConfig()
         self._agents: dict[int, tuple[Any, Agent[Any]]] = {}
-        self._beside: defaultdict[str, SideBySide] = defaultdict(SideBySide)
-        self._stopped: list[FoldlogError] = []
         self._prompt: Any = None
 
     async def run(self, agent: Agent[Any], input: Any, **options: Any) -> RunResult:
@@ -132,13 +121,12 @@ class FoldlogRunner:
             output_guardrails=self._guardrails(agent.name, self._config.output_guardrails),
         )
         durable, self._prompt = self.agent(agent), input
-        self._stopped.clear()
+        self._steps.stopped.clear()
         while True:
             try:
                 result = await Runner.run(durable, input, run_config=config, **options)
             except Exception:
-                if self._stopped:  # which the SDK may have made a UserError of
-                    raise self._stopped[0] from None
+                self._steps.check()  # the SDK may have made a UserError of it
                 raise
             if not (result.interruptions and self._asks):
                 return result
@@ -185,31 +173,18 @@ class FoldlogRunner:
 
     # --- the calls --------------------------------------------------------------------------------
 
+    def _called(self, agent: str) -> str:
+        """What the steps of an agent are called, which may be another agent's tool."""
+        call = _call.get()
+        return f"{agent} {call}" if call else agent
+
     async def _step(
         self, agent: str, what: str, do: Callable[..., Awaitable[Any]], **options: Any
     ) -> Any:
-        """Do the next step of its sort. One that raises counts for nothing: it is tried again."""
-        counts = _counts.setdefault(self._run, Counter())
-        sort = self._named(agent, what)
-        number = counts[sort] + 1
-        step = f"{sort} {number}" if number > 1 or what == "model" else sort
-        try:
-            result = await self._beside[self._run.within].done(self._run.step(step, do, **options))
-        except FoldlogError as error:
-            self._stopped.append(error)
-            raise
-        counts[sort] = number
-        return result
-
-    def _named(self, agent: str, what: str) -> str:
-        call, within = _call.get(), self._run.within
-        inside = f"{within}/" if within else ""
-        return f"{inside}{self._name}{agent}{f' {call}' if call else ''}: {what}"
+        return await self._steps.do(self._called(agent), what, do, **options)
 
     async def _model_call(self, agent: str, do: Callable[[], Awaitable[Asked]]) -> Any:
-        given = {} if self._prompt is None else {"prompt": to_jsonable_python(self._prompt)}
-
-        async def call(prompt: Any = None) -> Any:
+        async def call() -> Any:
             asked = await do()
             self._run.usage(
                 model=asked.model,
@@ -218,8 +193,7 @@ class FoldlogRunner:
             )
             return asked.said
 
-        options = {"kind": "model", **given, **self._model_options}
-        said = await self._step(agent, "model", call, **options)
+        said = await self._steps.model(self._called(agent), call, to_jsonable_python(self._prompt))
         self._prompt = None  # which the first call has on record
         return said
 
@@ -232,7 +206,7 @@ class FoldlogRunner:
                     "calls cannot be steps. Make a function_tool of it"
                 )
             return tool
-        options: Any = self._tools.get(tool.name, {})
+        options = self._steps.options_of(tool.name)
         if options is False:
             return tool
         is_agent = id(tool._agent_instance) in self._agents
@@ -257,8 +231,7 @@ class FoldlogRunner:
                 output = await call()  # its calls are steps
             finally:
                 _call.reset(token)
-            if self._stopped:  # the SDK would have the model hear of it
-                raise self._stopped[0]
+            self._steps.check()  # the SDK would have the model hear of it
             return output
 
         durable = copy.copy(tool)
@@ -313,7 +286,9 @@ class FoldlogRunner:
         name, raw = item.name, item.raw_item
         id = raw.get("call_id") if isinstance(raw, dict) else getattr(raw, "call_id", "")
         question = {"tool": name, "arguments": _read(item.arguments or "")}
-        return await self._run.ask(self._named(item.agent.name, f"approve {name} {id}"), question)
+        return await self._run.ask(
+            self._steps.named(item.agent.name, f"approve {name} {id}"), question
+        )
 
 
 def _read(arguments: str) -> Any:
