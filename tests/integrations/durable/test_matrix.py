@@ -13,6 +13,7 @@ from tests.integrations.missing import is_installed, make_has_it
 from tests.support.workers import StartWorker
 
 FRAMEWORKS = {
+    "agent_framework": "tests.integrations.agent_framework.scripted",
     "agents": "tests.integrations.openai_agents.scripted",
     "google.adk": "tests.integrations.google_adk.scripted",
     "langgraph": "tests.integrations.langgraph.scripted",

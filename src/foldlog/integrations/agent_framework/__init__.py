@@ -1,8 +1,8 @@
-"""Microsoft Agent Framework on foldlog: the history of agents, the checkpoints of workflows.
+"""Microsoft Agent Framework on foldlog: histories, checkpoints of workflows, durable agents.
 
-    from foldlog.integrations.agent_framework import FoldlogHistoryProvider
+    from foldlog.integrations.agent_framework import FoldlogHistoryProvider, agent_in
 
-The contracts are `HistoryProvider` and `CheckpointStorage` of agent_framework:
+The contracts are `HistoryProvider`, `CheckpointStorage` and the middleware of agent_framework:
 https://github.com/microsoft/agent-framework/tree/main/python/packages/core/agent_framework
 """
 
@@ -19,12 +19,16 @@ from foldlog.integrations.agent_framework.checkpoints import (
     FoldlogCheckpointStorage,
     TypeNotAllowed,
 )
+from foldlog.integrations.agent_framework.durability import agent_in
 from foldlog.integrations.agent_framework.history import FoldlogHistoryProvider
+from foldlog.integrations.calls import StepOptions
 
 __all__ = [
     "CheckpointNotFound",
     "CheckpointUnreadable",
     "FoldlogCheckpointStorage",
     "FoldlogHistoryProvider",
+    "StepOptions",
     "TypeNotAllowed",
+    "agent_in",
 ]
