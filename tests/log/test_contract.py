@@ -10,6 +10,7 @@ import pytest
 
 from foldlog.envelope import Draft, draft, pack, unpack
 from foldlog.errors import AppendConflict, AppendFailed, Misuse, PayloadTooLarge
+from foldlog.log.jetstream import scanner
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.subjects import Subject
@@ -402,8 +403,12 @@ async def test_a_scan_brings_all_subjects_in_the_order_of_the_log(log: Log) -> N
     assert await scanned(log, after=found[-1].seq) == []
 
 
+@pytest.mark.parametrize("long", [scanner._LONG, 0], ids=["short", "long"])
 @pytest.mark.parametrize("others", [0, 100], ids=["few filters", "many"])
-async def test_a_scan_of_some_brings_these_and_no_others(log: Log, others: int) -> None:
+async def test_a_scan_of_some_brings_these_and_no_others(
+    log: Log, others: int, long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanner, "_LONG", long)
     name = log.namespace.subject
     subjects = [name(f, f"s{n}") for n in range(4) for f in ("updates", "updatesx", "tasks")]
     for n in range(120):
@@ -415,6 +420,9 @@ async def test_a_scan_of_some_brings_these_and_no_others(log: Log, others: int) 
     wanted = {s.name for s in subjects if s.family == "updates" or s.name == only[1]}
     assert found == [each for each in await scanned(log, after=5) if each.subject in wanted]
     assert len({each.subject for each in found}) == 5
+    most = [log.namespace.wildcard(0, each) for each in ("updates", "updatesx")]
+    found = [each async for page in log.scan(0, only=most) for each in page]
+    assert found == [e for e in await scanned(log) if e.subject.split(".")[3] != "tasks"]
     only = [name("nothing", "s").name]
     assert [page async for page in log.scan(0, only=only)] == []
 
