@@ -19,6 +19,7 @@ from benchmarks.scenarios import (
     memory,
     one_save,
     page,
+    projectors,
     reads,
     rebuild,
     replicated,
@@ -49,6 +50,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "sleepers": workers.run_asleep,
     "steering": steering.run,
     "page": page.run,
+    "projectors": projectors.run,
     "memory": memory.run,
     # Last: its three servers stay up until the run ends.
     "replicated": replicated.run,

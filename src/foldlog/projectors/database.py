@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
 from foldlog.errors import ConfigurationError, Misuse
@@ -63,6 +64,8 @@ _SQLITE: Final = Dialect(
     "",
 )
 _POSTGRES: Final = Dialect("%s", _TYPES, "begin", " for update")
+_TOGETHER: Final = 100
+"""Rows that SQLite is given in a statement: for each one the thread waits for the event loop's."""
 _DUCKDB: Final = Dialect("?", {**_TYPES, "bytes": "blob", "json": "json"}, "begin transaction", "")
 
 
@@ -228,14 +231,23 @@ class Database:
         values = [
             self._values(column, [row[n] for row in rows]) for n, column in enumerate(columns)
         ]
-        types = self._dialect.types
         head = f"insert into {own} ({listed(e.name for e in columns)})"
-        tail = f"on conflict ({listed(projector.key)}) {then}"
+        tail = f"on conflict ({listed(projector.key)}) {then}" if projector.key else ""
         if self._dialect is _SQLITE:
-            marks = ", ".join("?" for _ in columns)
-            sql = f"{head} values ({marks}) {tail}"
-            self._connected().executemany(sql, zip(*values, strict=True))
+            marks = f"({', '.join('?' for _ in columns)})"
+            given = [*zip(*values, strict=True)]
+            for some in (given[n : n + _TOGETHER] for n in range(0, len(given), _TOGETHER)):
+                sql = f"{head} values {', '.join([marks] * len(some))} {tail}"
+                self.execute(sql, [*chain.from_iterable(some)])
+        elif self._dialect is _DUCKDB:
+            import pyarrow
+
+            rows = pyarrow.table(values, [each.name for each in columns])
+            self._connected().register("foldlog_rows", rows)
+            self.execute(f"{head} select * from foldlog_rows {tail}")
+            self._connected().unregister("foldlog_rows")
         else:
+            types = self._dialect.types
             lists = ", ".join(f"unnest(?::{types[each.form]}[])" for each in columns)
             self.execute(f"{head} select {lists} {tail}", values)
 

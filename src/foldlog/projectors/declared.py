@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-import json
 import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from foldlog.errors import ConfigurationError, Misuse
 from foldlog.store.subscribing import LogItem
@@ -30,8 +31,7 @@ _FORMS: Final[dict[Any, Form]] = {
 VIEW: Final = "foldlog_view"
 """The column with the view that a row came of, so that it goes when that is cleared or erased."""
 
-ID: Final = "foldlog_id"
-"""The column that tells the rows of a table without a key apart."""
+_encoded: Final = msgspec.json.Encoder().encode
 
 
 class Transaction(Protocol):
@@ -227,9 +227,7 @@ class TableOfRows(Projector):
         if add and {*key, *add} != {*names}:
             raise ConfigurationError(f"table {name}: with add=, each column is in key= or in add=")
         self.columns: list[Column] = [*own, Column(VIEW, "text")]
-        if not key:
-            self.columns.append(Column(ID, "text"))
-        self.key: tuple[str, ...] = (*key, *([VIEW] if add else [] if key else [VIEW, ID]))
+        self.key: tuple[str, ...] = (*key, *([VIEW] if add else []))
         self.add: tuple[str, ...] = tuple(add)
         self._own = names
         self._row_of = row_of
@@ -240,12 +238,13 @@ class TableOfRows(Projector):
         """See `Projector.made_by`."""
         own = quoted(self.own(self.name))
         columns = [f"{quoted(each.name)} {types[each.form]}" for each in self.columns]
-        columns.append(f"primary key ({listed(self.key)})")
-        made = [f"create table if not exists {own} ({', '.join(columns)})"]
-        if self.key[0] != VIEW:
-            index = quoted(f"{self.own(self.name)}_of_view")
-            made.append(f"create index if not exists {index} on {own} ({VIEW})")
-        return made
+        if self.key:
+            columns.append(f"primary key ({listed(self.key)})")
+        index = quoted(f"{self.own(self.name)}_of_view")
+        return [
+            f"create table if not exists {own} ({', '.join(columns)})",
+            f"create index if not exists {index} on {own} ({VIEW})",
+        ]
 
     def shown_by(self, types: Mapping[Form, str]) -> dict[str, str]:
         """See `Projector.shown_by`."""
@@ -269,7 +268,7 @@ class TableOfRows(Projector):
         """Return what some records change in the table. Raises what the user's function does."""
         made = Changes()
         for item in items:
-            view = json.dumps([item.kind, *item.keys])
+            view = _encoded((item.kind, *item.keys)).decode()
             if item.was_cleared:
                 made.forget(view, len(self._own))
                 continue
@@ -280,9 +279,8 @@ class TableOfRows(Projector):
                 made.remove(row.key)
                 continue
             values = [getattr(row, name) for name in self._own] + [view]
-            if len(self.columns) > len(values):
-                values.append(item.id)
-            made.put(tuple(values[at] for at in self._key), values, self._add)
+            key = tuple([values[at] for at in self._key]) or (view, item.id)
+            made.put(key, values, self._add)
         return made
 
 

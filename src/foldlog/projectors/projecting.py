@@ -32,6 +32,9 @@ _LEASE: Final = 10.0
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before a record that was refused, or a database that is away, is tried again."""
 
+_GATHER: Final = 0.05
+"""Seconds for which it lets records come together, so that saves beside it are not slowed."""
+
 _TRIES: Final = 3
 """How often something is tried again, in a row, that a database refuses which answers."""
 
@@ -199,6 +202,7 @@ class _Following:
         self._failures = 0
         self._ended: Exception | None = None
         self._moved = asyncio.Event()
+        self._awaited = asyncio.Event()
         self._turn = asyncio.Lock()
 
     async def close(self) -> None:
@@ -228,6 +232,7 @@ class _Following:
                     if error is not None:
                         raise error
                     self._moved.clear()
+                    self._awaited.set()
                     if self._subscription is not None:
                         self._subscription.look()
                     await self._moved.wait()
@@ -296,6 +301,11 @@ class _Following:
             async for page in pages:
                 if page.items or page.position != self._position:
                     await self._write(page.items, page.position, once=once)
+                if not page.items:  # that was all for now
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0 if once else _GATHER):
+                            await self._awaited.wait()
+                    self._awaited.clear()
         if not self._is_shown:  # there was nothing to write
             await self._write([], self._position or self._shows_at, once=once)
 
