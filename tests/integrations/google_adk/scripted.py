@@ -7,12 +7,12 @@ from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
-from google.adk.runners import InMemoryRunner
+from google.adk.runners import InMemoryRunner, Runner
 from google.adk.tools import FunctionTool
 from google.genai import types
 
 import foldlog
-from foldlog.integrations.google_adk import agent_in
+from foldlog.integrations.google_adk import agent_in, sessions_in
 from tests.integrations.durable.script import Script
 
 
@@ -29,6 +29,21 @@ def make_bare(script: Script) -> Any:
 def make_repeating(script: Script) -> Any:
     """The same, with tools that say wrongly that they may be done twice."""
     return durable(agent_of(script, {"foldlog": {"repeatable": True}}))
+
+
+def make_stored(script: Script) -> Any:
+    """The same, whose conversation is stored in the session "app/ann/" and the run's session."""
+    agent = agent_of(script)
+
+    @foldlog.durable(name="agent", attempts=10)
+    async def function(run: foldlog.Run, prompt: str) -> str:
+        agent_here, sessions = agent_in(run, agent), sessions_in(run)
+        runner = Runner(app_name="app", agent=agent_here, session_service=sessions)
+        ids = {"user_id": "ann", "session_id": run.session_id}
+        events = await runner.run_debug(prompt, quiet=True, **ids)
+        return str(events[-1].content.parts[0].text)
+
+    return function
 
 
 def durable(agent: LlmAgent, *, is_bare: bool = False) -> Any:

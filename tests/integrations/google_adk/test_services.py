@@ -60,6 +60,19 @@ async def events_of(sessions: FoldlogSessionService) -> list[str]:
 # --- sessions ---------------------------------------------------------------------------------
 
 
+async def test_an_event_that_answers_other_calls_is_no_repeat(log: foldlog.Store) -> None:
+    sessions = FoldlogSessionService(log)
+    session = await sessions.create_session(**TRIP)
+    response = types.FunctionResponse(id="one", name="f", response={})
+    content = types.UserContent([types.Part(function_response=response)])
+    event = await sessions.append_event(session, Event(author="user", content=content))
+    other = event.model_copy(deep=True)
+    assert await sessions.append_event(session, other) is other
+    other.content.parts[0].function_response.id = "two"
+    with pytest.raises(AlreadyExistsError):
+        await sessions.append_event(session, other)
+
+
 def test_no_two_sessions_of_adk_are_one_of_foldlog() -> None:
     names = ["a", "b", "a/b", "a%2Fb", "%", "/"]
     ids = {session_id_of(x, y, z) for x in names for y in names for z in names}

@@ -5,6 +5,7 @@ from foldlog.integrations.google_adk import (
     FoldlogMemoryService,
     FoldlogSessionService,
     agent_in,
+    sessions_in,
 )
 """
 
@@ -18,6 +19,7 @@ except ModuleNotFoundError as _error:
 from foldlog.integrations.google_adk.artifacts import FoldlogArtifactService
 from foldlog.integrations.google_adk.durability import agent_in
 from foldlog.integrations.google_adk.memory import FoldlogMemoryService
+from foldlog.integrations.google_adk.run_sessions import sessions_in
 from foldlog.integrations.google_adk.sessions import FoldlogSessionService, session_id_of
 
 __all__ = [
@@ -26,4 +28,5 @@ __all__ = [
     "FoldlogSessionService",
     "agent_in",
     "session_id_of",
+    "sessions_in",
 ]

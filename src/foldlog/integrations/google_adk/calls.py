@@ -75,6 +75,12 @@ async def end_waiting(store: Store, session_id: str) -> None:
             await store.load_planner_state(*Ref.of(item.id).keys)
 
 
+def call_ids(body: Mapping[str, Any]) -> list[str | None]:
+    """The ids of an event's calls, and of the calls that it answers."""
+    names = ("function_call", "function_response")
+    return [each.get("id") for name in names for each in _parts(body, name)]
+
+
 def _parts(body: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
     content = body.get("content") or {}
     return (each[name] for each in content.get("parts") or () if each.get(name))

@@ -43,7 +43,7 @@ def agent_in(run: Run, agent: BaseAgent) -> BaseAgent:
     makes it no step. Results of tools are recorded as JSON.
 
     The run begins anew in each execution, and comes to where it was by what is on record: give it
-    a session in memory, as `InMemoryRunner` does.
+    a session in memory, as `InMemoryRunner` does, or one of `sessions_in(run)`.
 
     Args:
         run: an open run, of `store.run` or a worker. The copy lasts as long as it.

@@ -7,7 +7,7 @@ ADK's `DatabaseSessionService`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,7 +22,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 
 from foldlog.errors import shown
 from foldlog.integrations.access import AnyStore, access_to
-from foldlog.integrations.google_adk.calls import Calls, end_waiting
+from foldlog.integrations.google_adk.calls import Calls, call_ids, end_waiting
 from foldlog.integrations.google_adk.states import (
     BEGAN,
     FORMAT,
@@ -102,7 +102,8 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         # As an event would change it: ADK says what becomes of values that are no JSON.
         delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
         body = {"state": own_part(delta), "last_update_time": now}
-        began, key = Message(Event.new_id(), BEGAN, body), _key(session)
+        key = _key(session)
+        began = Message(self._began_id(key.keys[0]), BEGAN, body)
 
         def begin(found: Conversations) -> Mapping[Any, Any]:
             if found[MAIN]:
@@ -128,7 +129,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         """Return a session with the events that `config` asks for, oldest first, or None."""
         session = Session(app_name=app_name, user_id=user_id, id=session_id.strip())
         wanted = config or GetSessionConfig()
-        return await self._access.acall(lambda store: _load(store, session, wanted))
+        return await self._access.acall(lambda store: _load(store, session, wanted, self._seen))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -197,10 +198,10 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        body = event.model_dump(mode="json", exclude_none=True)
+        key = _key(session)
+        body = self._body_of(key.keys[0], event)
         role = event.content and event.content.role
         message = Message(event.id, FORMAT, body, role=role, author=event.author or None)
-        key = _key(session)
         marker: str | None = None
 
         def add(found: Conversations) -> Mapping[Any, Any]:
@@ -236,8 +237,26 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         has_it = any(each.id == event.id for each in session.events)
         return event if has_it else await super().append_event(session, event)
 
+    def _began_id(self, session_id: str) -> str:
+        """The id of a new session's first message."""
+        return str(Event.new_id())
 
-async def _load(store: Store, session: Session, config: GetSessionConfig) -> Session | None:
+    def _body_of(self, session_id: str, event: Event) -> dict[str, Any]:
+        """An event as it is stored."""
+        body: dict[str, Any] = event.model_dump(mode="json", exclude_none=True)
+        return body
+
+    def _seen(self, session_id: str, messages: list[Message]) -> list[Message]:
+        """Those of a session's messages that a reader sees."""
+        return messages
+
+
+async def _load(
+    store: Store,
+    session: Session,
+    config: GetSessionConfig,
+    seen: Callable[[str, list[Message]], list[Message]],
+) -> Session | None:
     """Fill a session with what the log has of it; None if there is none."""
     key = _key(session)
     messages, session._storage_update_marker = await store.view(
@@ -245,6 +264,7 @@ async def _load(store: Store, session: Session, config: GetSessionConfig) -> Ses
     )
     if not messages:
         return None
+    messages = seen(key.keys[0], messages)
     summary = Summary()
     for each in messages:
         summary.add(each)
@@ -290,5 +310,6 @@ def _check_same(message: Message, found: Conversation) -> None:
     """Refuse an event whose id another one has: to drop it would be to lose it."""
     [stored] = [each.body for each in found if each.id == message.id]
     names = ("author", "timestamp", "invocation_id") if isinstance(stored, dict) else ()
-    if any(stored.get(name) != message.body.get(name) for name in names):
+    is_other = any(stored.get(name) != message.body.get(name) for name in names)
+    if is_other or (names and call_ids(stored) != call_ids(message.body)):
         raise AlreadyExistsError(f"The session has another event with id {message.id}.")
