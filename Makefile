@@ -26,7 +26,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo build image test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-upstream bench lint types docs docs-serve lock clean
+.PHONY: help setup demo build image test test-long test-streams test-packaging faults faults-long test-integrations test-integrations-oldest test-upstream bench lint types docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,11 @@ test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
 	@$(BIN)/python -m pytest -m "not long" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-long: $(READY) ## Run what the others leave out: sizes, many processes, properties at length
-	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults --ignore tests/packaging $(ARGS)
+	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults --ignore tests/packaging --ignore tests/streams/test_conformance.py $(ARGS)
+
+# Needs Node and the network: npm installs the suite, of one version, into a temporary directory.
+test-streams: $(READY) ## Run the Durable Streams protocol's own suite, on the embedded server and on three nodes
+	@$(BIN)/python -m pytest tests/streams/test_conformance.py $(ARGS)
 
 # Needs the network: pip installs the wheel as a user would.
 test-packaging: $(READY) $(PACKAGING)/.ready ## Install the wheel on every Python at hand, in empty containers or environments

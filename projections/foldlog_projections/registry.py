@@ -42,6 +42,7 @@ _MODULES = (
     "rh_agents.statelist",
     "rh_agents.states",
     "steering",
+    "streams",
     "tasks",
     "traces",
     "trajectory",

@@ -19,6 +19,7 @@ from foldlog_projections.pauses import kind as pauses
 from foldlog_projections.planner import kind as planner
 from foldlog_projections.runs.runs import kind as runs
 from foldlog_projections.steering import kind as steering
+from foldlog_projections.streams import kind as streams
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces
 from foldlog_projections.trajectory import kind as trajectory
@@ -36,6 +37,7 @@ __all__ = [
     "planner",
     "runs",
     "steering",
+    "streams",
     "tasks",
     "traces",
     "trajectory",

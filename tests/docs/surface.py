@@ -32,6 +32,7 @@ MODULES = (
     "foldlog.scoped",
     "foldlog.sessions",
     "foldlog.sql",
+    "foldlog.streams",
     "foldlog.telemetry",
     "foldlog.testing",
     "foldlog.ui",

@@ -14,7 +14,7 @@ from foldlog.integrations.rh_agents import ArtifactBackend, StateBackend
 from foldlog.runs import Run, StepUnknown
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import MergeStrategy, Session
-from foldlog_projections import archive
+from foldlog_projections import archive, streams
 from foldlog_projections.a2a import a2alist
 from foldlog_projections.a2a.a2alist import Listed, Unlisted
 from foldlog_projections.agent_framework import workflowcheckpoints
@@ -25,6 +25,7 @@ from foldlog_projections.langgraph.langgraphnamespaces import Added
 from foldlog_projections.pydantic_ai import conversations
 from foldlog_projections.runs import jobs, queues, runs, schedules
 from foldlog_projections.scoped import scoped
+from foldlog_projections.streams import Closed, ForkedTo, Gone, Opened
 from tests.integrations.rh_agents.running import Steps
 from tests.redaction.facades import Note, checkpoint, snapshot, threads
 from tests.sessions.support import patch, running, steer
@@ -46,6 +47,9 @@ async def everything_else(store: Store) -> None:
         await _session(session)
     await _forks(store)
     await _threads(store)
+    opened = Opened("i", "text/plain")
+    others = (opened, ForkedTo("p", "j"), streams.Touched(), Closed(), Gone())
+    await store.append(streams.kind("session:rest", "s"), *others)
 
 
 async def _threads(store: Store) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import foldlog
 from foldlog import ArtifactScope
-from foldlog_projections import memory
+from foldlog_projections import memory, streams
 from foldlog_projections.a2a import a2atasks
 from foldlog_projections.a2a.a2atasks import Pushed, Saved
 from foldlog_projections.agent_framework import workflowcheckpoints
@@ -18,6 +18,7 @@ from foldlog_projections.langgraph import langgraphitems
 from foldlog_projections.langgraph.langgraphitems import Put
 from foldlog_projections.memory import MemorySaved
 from foldlog_projections.pydantic_ai import conversations
+from foldlog_projections.streams import Appended
 from tests.redaction.leaks import LEAKY, SECRET
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 
@@ -83,6 +84,11 @@ CASES: dict[str, Case] = {
     ),
     "Store.save_update": _case(
         "save_update", "update.saved", lambda s: s.save_update(update("u", content=LEAKY))
+    ),
+    "Store.append of what a stream is sent": _case(
+        "append",
+        "stream.appended",
+        lambda s: s.append(streams.kind("session:a", "s"), Appended("1", SECRET, SECRET.encode())),
     ),
     "Store.save_steering": _case(
         "save_steering", "steering.saved", lambda s: s.save_steering(steering("e", payload=LEAKY))

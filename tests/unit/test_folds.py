@@ -79,6 +79,7 @@ PAYLOADS = {
     "states": {"delta": [0, {"state_id": "s"}]},
     "stateartifacts": {"sha256": "", "codec": "c"},
     "steering": {"task_id": "t"},
+    "streams": {"id": "s", "content_type": "text/plain"},
     "tasks": {"task_id": "t"},
     "traces": {"trace_id": "t", "content": "c"},
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},

@@ -25,6 +25,16 @@ async def serve(
     show_credentials: Annotated[
         bool, typer.Option("--show-credentials", help="Print the user and the password, too.")
     ] = False,
+    http: Annotated[
+        int | None,
+        typer.Option(
+            "--http",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve streams over HTTP, on this port of 127.0.0.1; 0 takes a free one.",
+        ),
+    ] = None,
     otlp: Annotated[
         bool, typer.Option("--otlp", help="Take OpenTelemetry's traces, over HTTP.")
     ] = False,
@@ -49,14 +59,20 @@ async def serve(
 ) -> None:
     """Run the embedded server, until Ctrl-C or SIGTERM.
 
-    With --otlp it also receives traces; with --url, too, it does only that.
+    With --http it also serves streams, with --otlp it receives traces; with --url, too, it does
+    only that.
     """
-    if target.server is not None and not otlp:
+    if http is not None and otlp:
+        raise typer.BadParameter("--http and --otlp: start a second `foldlog serve` for the other")
+    if target.server is not None and not otlp and http is None:
         raise typer.BadParameter("serve runs the embedded server: it has no use for a URL")
     if otlp and otlp_host != _LOOPBACK and not otlp_token:
         raise typer.BadParameter("--otlp-host: others could reach it, so give a --otlp-token")
     async with target.connect(make=True) as store:
         facts = await _facts(target, store, show_credentials)
+        if http is not None:
+            await _serve_streams(target, store, facts, http)
+            return
         if not otlp:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()
@@ -85,6 +101,19 @@ async def serve(
             limit_concurrency=1_000,
             timeout_graceful_shutdown=10,
         )
+
+
+async def _serve_streams(target: Target, store: foldlog.Store, facts: Facts, port: int) -> None:
+    from foldlog import serving
+    from foldlog.streams import application
+
+    await serving.serve(
+        application(store),
+        port=port,
+        extra="ui",
+        started=lambda port: _announce(target, facts | {"http": f"http://{_LOOPBACK}:{port}"}),
+        timeout_graceful_shutdown=1,
+    )
 
 
 async def _facts(target: Target, store: foldlog.Store, show_credentials: bool) -> Facts:
