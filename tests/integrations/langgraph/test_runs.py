@@ -116,6 +116,34 @@ async def test_a_graph_forks_before_a_step_of_its_run(log: foldlog.Store) -> Non
     assert await handle.result() == ["Oslo", "searched", "booked"]
 
 
+async def test_a_graph_forks_at_a_checkpoint_of_its_run(log: foldlog.Store) -> None:
+    calls = Calls()
+    travel = booking(calls)
+    async with foldlog.Worker(log, [travel]):
+        handle = await log.start(travel, "Oslo", id="trip", session_id="ann")
+        for _ in range(2):
+            await log.answer((await question_of(log, "ann")).id, True)
+        await handle.result(timeout=PATIENCE)
+    saver = FoldlogSaver(log)
+    every = ["searched", "held", "booked"]
+    made_after = {2: [], 1: every[1:], 0: every, -1: every}
+    async for saved in saver.alist({"configurable": {"thread_id": "ann"}}):
+        number, wanted = saved.metadata["step"], saved.checkpoint["id"]
+        made = made_after.pop(number)
+        fork = await saver.afork("ann", at=wanted, into=f"ann-{number}")
+        latest = await saver.aget_tuple({"configurable": {"thread_id": fork}})
+        assert latest.checkpoint["id"] == wanted
+        assert latest.pending_writes == []
+        calls.made.clear()
+        async with foldlog.Worker(log, [travel]):
+            again = await log.start(travel, "Oslo", id="trip", session_id=fork)
+            for _ in range(2 if made else 0):
+                await log.answer((await question_of(log, fork)).id, True)
+            assert await again.result(timeout=PATIENCE) == ["Oslo", "searched", "booked"]
+        assert list(dict.fromkeys(calls.made)) == made
+    assert made_after == {}
+
+
 async def test_a_task_that_has_ended_is_not_done_again(log: foldlog.Store) -> None:
     calls = Calls()
 

@@ -235,12 +235,14 @@ class FoldlogSaver(OnStore, BaseCheckpointSaver[str]):
     ) -> str:
         """Begin a thread with what another one held at a moment, without copying; return its id.
 
-        While it lives, the other one cannot be deleted.
+        While it lives, the other one cannot be deleted. Runs of the thread's session are in the
+        fork as they were at that moment.
 
         Args:
             thread_id: the other thread.
             into: the new thread's id, never used before. None: a new one.
-            at: a position, a datetime with a time zone, or a saved object or its id. None: now.
+            at: the id of a checkpoint that was saved to the other thread, for the moment right
+                after it was; or any that `Store.fork` takes. None: now.
 
         Raises:
             UnknownMoment: there is no such moment, or the thread held nothing then.
@@ -248,7 +250,12 @@ class FoldlogSaver(OnStore, BaseCheckpointSaver[str]):
             SessionExists: `into` was used before.
             Misuse: `into` is on another shard; the message names an id that is not.
         """
-        return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, to=into))
+
+        async def begin(store: Store) -> str:
+            found = await self._threads(store).moment(str(thread_id), at)
+            return await store.fork(str(thread_id), at=found, to=into)
+
+        return await self._access.acall(begin)
 
     fork: Final = blocking(afork)
 

@@ -26,6 +26,7 @@ from foldlog.integrations.langgraph.interrupts import (
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.store.core import core_of
+from foldlog.store.forks import When
 from foldlog_projections.langgraph import checkpoints
 from foldlog_projections.langgraph.bodies import Body, Since
 from foldlog_projections.langgraph.checkpointrecords import (
@@ -42,6 +43,8 @@ from foldlog_projections.langgraph.checkpointrecords import (
 )
 from foldlog_projections.langgraph.namespaces import Checkpoint, Pending, Row, changes, value_of
 from foldlog_projections.langgraph.thread import Thread
+
+_ALL: Final = 2**31
 
 _PART_BYTES: Final = 512 * 1024
 """How much of a copy is appended at a time."""
@@ -157,6 +160,16 @@ class Threads:
                     found = await self.get(place)
                     if found is not None:
                         yield found
+
+    async def moment(self, thread_id: str, at: When | None) -> When | None:
+        """When the checkpoint of the id `at` was saved; `at`, if the thread has none of that id."""
+        items = await self._store.items(_key(thread_id), limit=_ALL) if isinstance(at, str) else ()
+        saved = (
+            each.position
+            for each in items
+            if any(place.id == at for place in _saved(thread_id, each.record))
+        )
+        return next(saved, at)
 
     # --- saving ---------------------------------------------------------------------------------
 
