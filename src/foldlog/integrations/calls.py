@@ -80,7 +80,7 @@ class AgentSteps:
         tools: Mapping[str, StepOptions | Literal[False]] | None = None,
     ) -> None:
         self.run = run
-        self.stopped: list[FoldlogError] = []
+        self.stopped: list[Exception] = []
         self._name = f"{name} " if name else ""
         self._model: Any = {"repeatable": True, **checked_options(model or {})}
         self._tools: Mapping[str, Any] = tools or {}

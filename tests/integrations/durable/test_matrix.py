@@ -15,6 +15,7 @@ from tests.support.workers import StartWorker
 FRAMEWORKS = {
     "agent_framework": "tests.integrations.agent_framework.scripted",
     "agents": "tests.integrations.openai_agents.scripted",
+    "autogen_agentchat": "tests.integrations.autogen.scripted",
     "google.adk": "tests.integrations.google_adk.scripted",
     "langgraph": "tests.integrations.langgraph.scripted",
     "pydantic_ai": "tests.integrations.pydantic_ai.scripted",

@@ -1,6 +1,6 @@
-"""AutoGen 0.7 on foldlog: checkpoints of a runtime or a team after every turn, while it runs.
+"""AutoGen 0.7 on foldlog: durable agents, and checkpoints of a runtime or a team after every turn.
 
-from foldlog.integrations.autogen import RuntimeCheckpoints, TeamCheckpoints
+from foldlog.integrations.autogen import RuntimeCheckpoints, TeamCheckpoints, agent_in, model_in
 """
 
 from foldlog.integrations.required import not_installed as _not_installed
@@ -12,7 +12,16 @@ except ModuleNotFoundError as _error:
     raise _not_installed("autogen", _error) from _error
 
 from foldlog.integrations.autogen.checkpoints import Checkpoint
+from foldlog.integrations.autogen.durability import agent_in, model_in
 from foldlog.integrations.autogen.runtime import RuntimeCheckpoints
 from foldlog.integrations.autogen.team import TeamCheckpoints
+from foldlog.integrations.calls import StepOptions
 
-__all__ = ["Checkpoint", "RuntimeCheckpoints", "TeamCheckpoints"]
+__all__ = [
+    "Checkpoint",
+    "RuntimeCheckpoints",
+    "StepOptions",
+    "TeamCheckpoints",
+    "agent_in",
+    "model_in",
+]
