@@ -10,6 +10,8 @@ import pytest
 
 import foldlog
 from foldlog.scoped import Scope, VersionConflict
+from foldlog.store.decisions import At, Decided, decide_drafts
+from foldlog.store.payloads import encode
 from tests.conftest import OpenStore
 
 MANY = 3000
@@ -81,6 +83,31 @@ async def test_a_repeat_proves_that_nobody_has_written_to_its_view(
     monkeypatch.setattr(store._core, "append_at_once", late)
     await store.decide([once("a"), COUNTS("a")], decide)
     assert await other.view(COUNTS("a"), consistency="strong") == [Made(2)]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+async def test_what_a_decision_has_not_looked_at_is_not_proved(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    store = await reopen(kinds=[COUNTS])
+    for name in "ab":
+        await store.append(COUNTS(name), Made(0))
+        await store.view(COUNTS(name))
+    core, asked = store._core, list[str]()
+    refresh = core.hot_views.refresh
+
+    async def counted(view: Any, consistency: Any) -> None:
+        asked.append(view.subject.keys[0])
+        await refresh(view, consistency)
+
+    def decide(a: At, b: At) -> dict[foldlog.Key[Any], Decided]:
+        assert not looks or b.folded.state
+        return {COUNTS("a"): Decided([encode(COUNTS, Made(len(a.folded.state)))])}
+
+    monkeypatch.setattr(core.hot_views, "refresh", counted)
+    await decide_drafts(core, [COUNTS("a"), COUNTS("b")], decide)
+    assert asked == (["b"] if looks else [])
+    assert await store.view(COUNTS("a")) == [Made(0), Made(1)]
 
 
 async def test_a_transaction_is_run_again_on_what_others_wrote(reopen: OpenStore) -> None:

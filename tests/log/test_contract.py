@@ -54,6 +54,17 @@ async def test_nothing_is_read_where_nothing_was_appended(log: Log, subject: Sub
     assert await log.subjects() == {}
 
 
+async def test_of_several_subjects_is_said_only_that_all_are_absent(
+    log: Log, subject: Subject
+) -> None:
+    other = log.namespace.subject("updates", "other")
+    can_tell = await log.are_absent([subject, other])
+    await log.append([Append(other, (made("0"),))])
+    assert not await log.are_absent([subject, other])
+    assert not await log.are_absent([other])
+    assert await log.are_absent([subject]) is can_tell
+
+
 @not_archived
 async def test_a_barrier_leaves_nothing_behind(log: Log, subject: Subject) -> None:
     (seq,) = await log.append([Append(subject, (made("0"),))])

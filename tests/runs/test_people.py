@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -96,10 +97,10 @@ async def test_a_hard_cancel_is_obeyed_by_a_run_that_followed_no_log(
 ) -> None:
     outages, look = ["one"], Tenure.status
 
-    async def status(tenure: Tenure) -> TaskStatus | None:
+    async def status(tenure: Tenure, **given: Any) -> TaskStatus | None:
         if outages:
             raise LogUnavailable(f"away: {outages.pop()}")
-        return await look(tenure)
+        return await look(tenure, **given)
 
     async def work() -> None:
         async with store.run(R, session_id=S) as run:

@@ -103,6 +103,10 @@ class MemoryLog:
         count = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
         return stored[count - 1].record() if count else None
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        await asyncio.sleep(0)
+        return not any(self._stored.get(each) for each in subjects)
+
     async def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

@@ -100,6 +100,9 @@ class PastLog(ReadOnlyLog):
                 record = records[-1]
         return record
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        return False
+
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

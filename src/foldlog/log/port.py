@@ -188,6 +188,11 @@ class Log(Protocol):
         Errors as `read`. With `upto`, an unreadable record may be passed over.
         """
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        """Whether none of some subjects of a shard has a record, all as of one moment after this
+        call. False also where one look cannot tell. Errors as `read`.
+        """
+
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

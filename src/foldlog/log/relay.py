@@ -54,6 +54,9 @@ class Relay:
     ) -> Record | None:
         return await self.below.last(subject, strong=strong, upto=upto)
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        return await self.below.are_absent(subjects)
+
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

@@ -69,7 +69,8 @@ class Orders:
         self._has_moved = True
 
     def begin(self) -> None:
-        """Follow orders and answers, until `end`."""
+        """Follow orders and answers, until `end`. The run has just been begun by its task."""
+        self._looked = asyncio.get_running_loop().time()
         for key in (tasks.kind(self._tenure.session_id), self._tenure.key):
             self._following.append(asyncio.create_task(self._follow(key), name="foldlog run"))
 
@@ -85,7 +86,7 @@ class Orders:
     async def obeyed(self) -> None:
         """Return when a further step may begin: at once, or when a pause is over.
 
-        The log is asked where something has moved, and each half second: pushes are hints.
+        Pushes say what has moved. They are hints: the log is asked each half second.
 
         Raises:
             RunCancelled: it is to do no more. RunTakenOver: its session was removed.
@@ -94,8 +95,12 @@ class Orders:
         if self._leaving is not None and self._leaving.is_set():
             raise self.handed_on("that worker ends")
         now = asyncio.get_running_loop().time()
-        if not self._has_moved and now - self._looked < _TRUST:
-            return
+        if now - self._looked < _TRUST:
+            if not self._has_moved:
+                return
+            self._has_moved = False
+            if await self._tenure.status(consistency="session") is TaskStatus.RUNNING:
+                return
         self._has_moved, self._looked = False, now
         with ExitStack() as waiting:
             is_told = False
@@ -234,7 +239,7 @@ class Orders:
                         self._has_moved = True
                         if not self._calls:
                             continue
-                        if await self._tenure.status() is TaskStatus.CANCELLED:
+                        if await self._tenure.status(consistency="session") is TaskStatus.CANCELLED:
                             await self._cancel_hard()
             except StoreClosed:
                 return  # the run's next record raises it

@@ -238,7 +238,7 @@ class Handle(Generic[T]):
 
     async def _ended(self) -> None:
         core, key = core_of(self._store), tasks.kind(self.session_id)
-        async with aclosing(core.advances(key)) as advances:
+        async with aclosing(core.advances(key, must_look=False)) as advances:
             async for _ in advances:
                 if (await self._task("session")).status in FINAL:
                     return

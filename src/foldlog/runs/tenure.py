@@ -80,7 +80,7 @@ async def decide_on_run(
     shard = core.subject(runs.kind, session_id, name).shard
 
     def decision(at: At, saved: At, folded: At, *above: At) -> dict[Key[Any], Decided]:
-        state = SessionState(session_id, saved.folded.state, folded.folded.state)
+        state = SessionState(session_id, saved.folded.state, lambda: folded.folded.state)
         turn = Turn(at.folded.state, at.head, Decision(state), [], [])
         if decide(turn) is False:
             return {}
@@ -266,8 +266,10 @@ class Tenure:
         """Return a step as it is on record."""
         return (await self.read(consistency)).steps.get(name)
 
-    async def status(self, name: str | None = None) -> TaskStatus | None:
-        """Return where its task stands, strongly consistent; None where there is none.
+    async def status(
+        self, name: str | None = None, consistency: Consistency = "strong"
+    ) -> TaskStatus | None:
+        """Return where its task stands; None where there is none.
 
         `name`: another task of the session.
         """
@@ -277,7 +279,7 @@ class Tenure:
             return None if found is None else brief_of(found.payload).status
 
         query, key = self._store.view, tasks.kind(self.session_id)
-        return await self.patiently(lambda: query(key, find, consistency="strong"))
+        return await self.patiently(lambda: query(key, find, consistency=consistency))
 
     async def write(
         self, *records: msgspec.Struct, when: Callable[[State], bool] | None = None

@@ -285,14 +285,15 @@ class Worker:
     async def _job(self, entry: Entry) -> Submitted:
         """How a run was started. Its timer may have come before its record is there."""
         key = runs.kind(entry.session_id, entry.run)
+        found = await self._store.view(key, lambda run: run.job)  # which never changes
         until = asyncio.get_running_loop().time() + DECIDE_SECONDS
-        while True:
+        while found is None:
             found = await self._store.view(key, lambda run: run.job, consistency="strong")
-            if found is not None:
-                return found
-            if asyncio.get_running_loop().time() >= until:
-                raise RunEnded(entry.session_id, entry.run, "it was removed")
-            await asyncio.sleep(_SOON)
+            if found is None:
+                if asyncio.get_running_loop().time() >= until:
+                    raise RunEnded(entry.session_id, entry.run, "it was removed")
+                await asyncio.sleep(_SOON)
+        return found
 
     def _function(self, name: str, version: str) -> Durable[..., Any]:
         known = self._functions[name]

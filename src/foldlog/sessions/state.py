@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Self
 
 import msgspec
@@ -57,14 +57,19 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class SessionState:
-    """A session as of one moment, made by `session.refresh()` or `session.state`."""
+    """A session as of one moment, made by `session.refresh()` or `session.state`.
 
-    __slots__ = ("folded", "saved", "session_id")
+    `fold` gives the session's own view, and is called when something of that is asked for.
+    """
 
-    def __init__(self, session_id: str, saved: Mapping[str, Recorded], folded: State) -> None:
+    __slots__ = ("_fold", "saved", "session_id")
+
+    def __init__(
+        self, session_id: str, saved: Mapping[str, Recorded], fold: Callable[[], State]
+    ) -> None:
         self.session_id: str = session_id
         self.saved: Mapping[str, Recorded] = saved
-        self.folded: State = folded
+        self._fold = fold
 
     @classmethod
     async def load(
@@ -87,7 +92,12 @@ class SessionState:
     def copy(self) -> Self:
         """Return a state that shares nothing with this one."""
         folded = copied(session.kind, self.folded)
-        return type(self)(self.session_id, dict(self.saved), folded)
+        return type(self)(self.session_id, dict(self.saved), lambda: folded)
+
+    @property
+    def folded(self) -> State:
+        """Internal: the session's own view, its context, patches and groups."""
+        return self._fold()
 
     @property
     def context(self) -> SessionContext:
@@ -195,4 +205,4 @@ async def read_session(
     core = core_of(store)
     saved, _ = await core.read_at(tasks.kind(session_id), consistency=consistency)
     folded, _ = await core.read_at(session.kind(session_id), consistency=consistency)
-    return SessionState(session_id, saved.state, folded.state)
+    return SessionState(session_id, saved.state, lambda: folded.state)

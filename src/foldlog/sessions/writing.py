@@ -68,7 +68,7 @@ class SessionWriter(Capability):
         self.worker: str = secrets.token_hex(8)
         self.telemetry: Emitter = Emitter(telemetry_sink)
         self._store = state_store
-        self._stored = SessionState(session_id, {}, State())
+        self._stored = SessionState(session_id, {}, State)
         self._in_block: tuple[Block, SessionState] | None = None
 
     @property
@@ -118,7 +118,8 @@ class SessionWriter(Capability):
                 subject = self._core.subject(once[0], self.session_id)
                 if not self._core.unsaved(subject, [once[1]], more[len(names)].folded):
                     return {}
-            found = Decision(SessionState(self.session_id, saved.folded.state, folded.folded.state))
+            state = SessionState(self.session_id, saved.folded.state, lambda: folded.folded.state)
+            found = Decision(state)
             if decide(found) is False:
                 return {}
             made = found

@@ -62,11 +62,27 @@ class Attempts:
         self._longest = min(2 * self._longest, _LONGEST_PAUSE)
 
 
-class At(NamedTuple):
-    """A view's fold and the sequence at which its subject ended when it was read."""
+class At:
+    """A view's fold and the sequence at which its subject ended when it was read.
 
-    folded: Folded[Any]
-    head: int
+    `counts`: a decision has looked at it. What it has not looked at needs no proof.
+    """
+
+    def __init__(self, folded: Folded[Any], head: int) -> None:
+        self._read = folded, head
+        self.counts: bool = False
+
+    @property
+    def folded(self) -> Folded[Any]:
+        """The fold. Use it before the next await; never change it."""
+        self.counts = True
+        return self._read[0]
+
+    @property
+    def head(self) -> int:
+        """The sequence at which the subject ended."""
+        self.counts = True
+        return self._read[1]
 
 
 class Decided(NamedTuple):
@@ -252,7 +268,8 @@ async def decide_drafts(
         on_conflict: awaited after a conflict; raises where deciding again is of no use.
 
     1. Read, behind what waits in the spool: what is in memory at first, which the append
-    proves, and strongly what it does not prove; all of it strongly after a conflict. 2. Decide.
+    proves, and strongly what the decision has looked at and the append does not prove; all of it
+    strongly after a conflict. What holds nothing is looked at together. 2. Decide.
     3. Append where the reading ended. 4. After a conflict, pause and begin again. 5. Where the
     outcome is unknown, read back: what is there was appended, and what is not there can only
     come while its subject ends where it did.
@@ -264,27 +281,36 @@ async def decide_drafts(
     consistency: Consistency = "strong" if staged else "session"
     if block is not None:
         block.is_decided = True
-    read, wanted = dict[Key[Any], At](), list(keys)
+    read, wanted = dict[Key[Any], tuple[Folded[Any], int]](), list(keys)
     unproven = set[Key[Any]]()
     while True:
         began = time.monotonic()
+        of = {key: core.subject_of(key) for key in wanted}
+        none = await core.hot_views.look_for_none([(k.kind, of[k]) for k in wanted], consistency)
         for key in wanted:  # one after the other: a later key is never older than one before it
-            read[key] = At(*await core.read_at(key, consistency=consistency, staged=staged))
+            owed = "session" if of[key] in none else consistency
+            read[key] = await core.read_at(key, consistency=owed, staged=staged)
         # No await from here on: a view may go on while others read, and its head with it.
-        heads = {key: read[key].head for key in keys}
-        folds = {key: read[key].folded for key in keys}
+        ats = {key: At(*read[key]) for key in keys}
+        heads = {key: head for key, (_, head) in read.items()}
         unproven -= set(wanted)
         if consistency != "strong":
             looked = core.hot_views.looked_since
             unproven = {k for k in keys if not looked(k.kind, core.subject_of(k), began)}
+        decided: Mapping[Key[Any], Decided] = {}
+        refusal: Exception | None = None
         try:
-            decided = _new(core, decision(*(read[key] for key in keys)), folds)
-        except Exception:
-            if not unproven:
-                raise
-            decided = {}
+            found = decision(*ats.values())
+            for key in found.keys() & ats.keys():
+                ats[key].counts = True  # what is a repeat is seen in the fold
+            decided = _new(core, found, read)
+        except Exception as error:  # noqa: BLE001 - it is raised below
+            refusal = error
+        # What is decided proves itself, and what was not looked at needs no proof.
+        stale = {key for key in unproven - decided.keys() if ats[key].counts}
+        if refusal is not None and not stale:
+            raise refusal
         consistency = "strong"
-        stale = unproven - decided.keys()  # what is decided proves itself; these, nothing would
         if stale:
             first = min(keys.index(key) for key in stale)
             wanted = [key for key in keys[first:] if key not in decided]
@@ -315,18 +341,20 @@ async def decide_drafts(
 
 
 def _new(
-    core: Core, decided: Mapping[Key[Any], Decided], folds: Mapping[Key[Any], Folded[Any]]
+    core: Core,
+    decided: Mapping[Key[Any], Decided],
+    read: Mapping[Key[Any], tuple[Folded[Any], int]],
 ) -> dict[Key[Any], Decided]:
     """What was decided, without what the views have already. IdTaken: it is other content.
 
     What is all repeats is sent again beside something new: that proves what was read of it.
     """
     new = {
-        key: core.unsaved(core.subject_of(key), found.drafts, folds.get(key))
+        key: core.unsaved(core.subject_of(key), found.drafts, read[key][0] if key in read else None)
         for key, found in decided.items()
     }
     if any(new.values()):
-        new |= {key: decided[key].drafts for key in folds if key in new and not new[key]}
+        new |= {key: decided[key].drafts for key in read if key in new and not new[key]}
     return {key: decided[key]._replace(drafts=drafts) for key, drafts in new.items() if drafts}
 
 

@@ -12,8 +12,8 @@ import asyncio
 import logging
 import time
 from asyncio import _get_running_loop
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
@@ -271,6 +271,34 @@ class Views:
             self._hot.touch(view)
             if self.snapshots is not None:
                 self.snapshots.offer(view)
+
+    async def look_for_none(
+        self, wanted: Sequence[tuple[Projection[Any], Subject]], consistency: Consistency
+    ) -> set[Subject]:
+        """Ask the log once for all views of a shard that held nothing, if a read has to ask it.
+
+        Return their subjects if it has nothing of any. Otherwise each is to be read.
+        """
+        views = [self.view(*each) for each in wanted]
+        is_strong = consistency == "strong"
+        views = [e for e in views if not e.applied and (is_strong or not self.is_current(e))]
+        if not views or any(e.readers or e.subject.shard != views[0].subject.shard for e in views):
+            return set()
+        async with AsyncExitStack() as alone:
+            for each in views:
+                await alone.enter_async_context(self._alone(each))
+            for each in views:
+                each.unfollow = each.unfollow or await self._log.follow(
+                    each.subject, self._hints(each)
+                )
+            at, epoch = time.monotonic(), self._log.epoch
+            if not await self._log.are_absent([each.subject for each in views]):
+                return set()
+            for each in views:
+                each.looks = each.looked = each.looks + 1
+                each.checked(at, epoch)
+                self._hot.touch(each)
+        return {each.subject for each in views}
 
     async def take(self, view: View[Any], choose: Choose) -> list[Recorded]:
         """See `Hydration.take`."""

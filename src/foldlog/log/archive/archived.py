@@ -69,6 +69,9 @@ class ArchivedLog(Relay):
         found = await self._ask(subject.shard, ask)
         return None if found is None else found.record()
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        return self.segments.place is None and await self.below.are_absent(subjects)
+
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

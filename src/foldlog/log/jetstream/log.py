@@ -221,6 +221,9 @@ class JetStreamLog:
     ) -> Record | None:
         return await self._shards[subject.shard].reader.last(subject, strong=strong, upto=upto)
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        return await self._shards[subjects[0].shard].reader.are_absent(subjects)
+
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

@@ -7,7 +7,7 @@ lag: the head then comes from the leader first, and records are asked for until 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -99,6 +99,11 @@ class Reader(StreamClient):
         if not after and (strong or self._replicas == 1):
             await self._check_absence(subject, asking.deadline)
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        """See `Log.are_absent`. A replica may lag: then it cannot tell."""
+        names = [each.name for each in subjects]
+        return self._replicas == 1 and await self._has_no_last(names, self.asking().deadline)
+
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
@@ -174,7 +179,7 @@ class Reader(StreamClient):
         before and after it has said that there is none.
         """
         if (
-            not (self._replicas == 1 and await self._has_no_last(subject, deadline))
+            not (self._replicas == 1 and await self._has_no_last([subject.name], deadline))
             and await self.subjects(subject.name, deadline)
             and await self.last_of(subject.name, deadline) is None
             and await self.subjects(subject.name, deadline)
@@ -195,9 +200,9 @@ class Reader(StreamClient):
         }
         return await self._collect(request, deadline)
 
-    async def _has_no_last(self, subject: Subject | Branch, deadline: float) -> bool:
-        """Whether the server knows of no record of a subject, not even an unreadable one."""
-        msg = await self._ask({"multi_last": [subject.name], "batch": 1}, deadline)
+    async def _has_no_last(self, subjects: Sequence[str], deadline: float) -> bool:
+        """Whether the server knows of no record of some subjects, not even an unreadable one."""
+        msg = await self._ask({"multi_last": subjects, "batch": 1}, deadline)
         return (msg.headers or {}).get("Description") == NO_RESULTS
 
     async def _get(self, request: dict[str, object], deadline: float) -> Stored | None:
