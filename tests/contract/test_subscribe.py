@@ -209,7 +209,7 @@ async def test_what_is_older_comes_first_whatever_page_it_is_on() -> None:
     def page(*times: int) -> list[Any]:
         moments = [f"2026-11-27T12:00:{second:02}Z" for second in times]
         envelopes = [Recorded("", "", 1, 0.0, b"", None, 1, 0, time) for time in moments]
-        return [subscribing._Effect(updates, None, each, True) for each in envelopes]
+        return [subscribing.Effect(updates, None, each, True, None) for each in envelopes]
 
     async def pages(*some: list[Any]) -> AsyncGenerator[list[Any]]:
         for each in some:

@@ -273,17 +273,18 @@ class Store(BaseStore):
         """Answer a query in DuckDB's SQL over the log, archive included.
 
         A table stands for each kind, and `steps` for those of executions; `foldlog.sql.tables`
-        lists them with their columns. The query only reads, and reaches no file, network or
-        program. It runs in a separate process, which ends with it. It needs `pip install
-        'foldlog[archive]'`.
+        lists them with their columns. The query only reads, and reaches no network, program or
+        other file. It runs in a separate process, on tables in files that are first caught up
+        by what is new in the log. It needs `pip install 'foldlog[archive]'`.
 
         Args:
             query: one statement that only reads: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE.
             parameters: values of `?` or `$1` in order, or of `$name` by name.
             at: the moment to look at, as the method `at` takes it. None: now.
-            timeout: seconds for all of it, reading the log included.
+            timeout: seconds for all of it, reading the log included. Another query goes on from
+                there.
             max_rows: how many rows the answer may have.
-            max_bytes: bytes of memory for the tables and the query, and as many for the answer.
+            max_bytes: bytes of memory for the query, and as many for the answer.
 
         Returns:
             The columns and rows.

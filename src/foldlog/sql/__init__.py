@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foldlog.sql.asking import SqlResult as SqlResult, ask as ask
+    from foldlog.sql.asking import ask as ask
     from foldlog.sql.errors import (
         SqlError as SqlError,
         SqlOutOfMemory as SqlOutOfMemory,
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
         TooManyRows as TooManyRows,
         UnknownTable as UnknownTable,
     )
+    from foldlog.sql.result import SqlResult as SqlResult
     from foldlog.sql.sources import Table as Table, tables as tables
 
 _HOMES = {
-    "asking": "SqlResult ask",
+    "asking": "ask",
     "errors": "SqlError SqlOutOfMemory SqlTimeout TooManyRows UnknownTable",
+    "result": "SqlResult",
     "sources": "Table tables",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -1,26 +1,41 @@
-"""One query: a separate process runs DuckDB, and gets what the log says."""
+"""Queries: a kept process runs DuckDB on files of tables, which are caught up first."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import ConfigurationError, PayloadError, shown
+from foldlog.errors import ConfigurationError, PayloadError, StoreClosed, UnknownMoment, shown
 from foldlog.position import LogPosition
-from foldlog.sql import frames, worker
+from foldlog.sql import messages, worker
 from foldlog.sql.errors import SqlError, SqlOutOfMemory, SqlTimeout, TooManyRows, UnknownTable
-from foldlog.sql.frames import HEADER, Answer, Ask, Done, Failed, Loaded, Page, Question, Wanted
-from foldlog.sql.loading import load
-from foldlog.sql.sources import Source, sources_of
-from foldlog.store.core import core_of
+from foldlog.sql.messages import (
+    HEADER,
+    Answer,
+    Ask,
+    Data,
+    Done,
+    Failed,
+    Look,
+    Question,
+    Start,
+    Wanted,
+)
+from foldlog.sql.result import SqlResult
+from foldlog.sql.sources import sources_of
+from foldlog.store.core import Core, core_of
+from foldlog.store.subscribing import log_below
 
 if TYPE_CHECKING:
     from foldlog.store.store import BaseStore
@@ -30,27 +45,12 @@ _KEPT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 _MIN_BYTES: Final = 32 * 1024 * 1024
 
+_PAUSE: Final = 0.01
+"""Seconds until it looks again whether another process still writes the file."""
+
+_asked: Final[WeakKeyDictionary[Core, _Asked]] = WeakKeyDictionary()
+
 Parameters = Sequence[Any] | Mapping[str, Any]
-
-
-class SqlResult(NamedTuple):
-    """The answer to a query.
-
-    Attributes:
-        columns: the names of the columns.
-        types: the names of their SQL types.
-        rows: the rows, as Python values.
-        position: how far the log was read: with `at=` it, the same query gives the same answer.
-    """
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    position: LogPosition
-
-    def dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as dicts; of columns with one name, the last counts."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 async def ask(
@@ -70,7 +70,7 @@ async def ask(
         parameters: values of `?` or `$1` in order, or of `$name` by name.
         timeout: seconds for all of it.
         max_rows: how many rows the answer may have.
-        max_bytes: bytes of memory for the tables and the query.
+        max_bytes: bytes of memory for the query.
 
     Returns:
         The columns and rows.
@@ -86,136 +86,196 @@ async def ask(
     for name, value, least in (("max_rows", max_rows, 0), ("max_bytes", max_bytes, _MIN_BYTES)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PayloadError(name, f"{shown(value)} is no number of at least {least}")
-    sources = sources_of(core_of(store).kinds)
-    tables = tuple(each.table for each in sources.values())
     given = codec.encode(parameters or [], "parameters")
-    asked = Ask(query, given, tables, max_rows, max_bytes)
+    core = core_of(store)
+    asked = _asked.get(core)
+    if asked is None:
+        asked = _Asked(core)
+        if core.past is None:
+            _asked[core] = asked
+            core.on_close(asked.close)
     try:
-        async with asyncio.timeout(timeout) as scope:
-            until = await store.position()
-            async with _process(asked, list(sources)) as process:
-                return await _answered(process, store, sources, until)
+        async with asyncio.timeout(timeout) as scope, asked.turn:
+            make = partial(Ask, query, given, max_rows=max_rows)
+            return await asked.answered(store, make, max_bytes)
     except TimeoutError as error:
         if scope.expired():
             raise SqlTimeout(timeout) from error
         raise
+    finally:
+        if core.past is not None:
+            await asked.close()
 
 
-async def _answered(
-    process: _Process, store: BaseStore, sources: Mapping[str, Source], until: LogPosition
-) -> SqlResult:
-    wanted = await process.receive(Wanted)
-    assert isinstance(wanted, Wanted)
-    named = [sources[name] for name in wanted.tables]
-    async with aclosing(load(store, named, until, process.asked.max_bytes)) as messages:
-        async for message in messages:
-            await process.send(message)
-    await process.send(Loaded())
-    pages, size = list[bytes](), 0
-    while isinstance(found := await process.receive(Page, Done), Page):
-        size += found.cost
-        if size > process.asked.max_bytes:
-            raise SqlOutOfMemory(process.asked.max_bytes, "the answer")
-        pages.append(found.rows)
-    assert isinstance(found, Done)
-    rows: list[tuple[Any, ...]] = []
-    for page in pages:
-        rows += (_decoded(found, row) for row in codec.decode(page))
-        await asyncio.sleep(0)  # a large answer lets others have their turns
-    return SqlResult(found.columns, found.types, rows, until)
+class _Damaged(Exception):
+    """A file of tables cannot be used."""
 
 
-def _decoded(done: Done, row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(map(_value, done.columns, done.types, row))
+class _Asked:
+    """What a store keeps for its queries: the files of tables, and the process that reads them."""
 
-
-def _value(column: str, type_: str, value: Any) -> Any:
-    if type_ != "JSON" or value is None:
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise SqlError(
-            f"column {column!r:.80} has JSON that cannot be read ({error}): cast it to VARCHAR"
-        ) from error
-
-
-class _Process:
-    """A process that answers one query. It ends when the block does that it was started in."""
-
-    def __init__(
-        self, running: asyncio.subprocess.Process, asked: Ask, tables: Sequence[str]
-    ) -> None:
-        assert running.stdin is not None
-        assert running.stdout is not None
-        self.asked = asked
-        self._running = running
-        self._in, self._out = running.stdin, running.stdout
-        self._tables = tables
-        self._decode = msgspec.msgpack.Decoder(Answer).decode
-
-    async def send(self, message: Question) -> None:
-        """Tell it something. What it says when it has given up is read by `receive`."""
+    def __init__(self, core: Core) -> None:
         try:
-            self._in.write(frames.framed(message))
-            await self._in.drain()
-        except ConnectionError:
-            await self.receive()
+            from foldlog.sql.file import Tables
+        except ModuleNotFoundError as error:
+            raise _missing() from error
+        self.turn = asyncio.Lock()
+        self._core = core
+        self._sources = sources_of(core.kinds)
+        self._process: _Process | None = None
+        self._made = None if core.tables is not None else tempfile.mkdtemp(prefix="foldlog-sql-")
+        if self._made is not None:
+            core.own_tables = Path(self._made)
+        assert core.tables is not None
+        self._tables = Tables(core.tables, log_below(core), is_shared=self._made is None)
 
-    async def receive(self, *expected: type[Answer]) -> Answer:
-        """Return what it says.
+    async def close(self) -> None:
+        """End the process, and what is under way with it; remove files that nobody else has."""
+        self._tables.is_closed = True
+        if self._process is not None:
+            await self._process.end()
+        async with self.turn:
+            if self._made is not None:
+                shutil.rmtree(self._made, ignore_errors=True)
 
-        Raises:
-            SqlError: that there is no answer.
-        """
+    async def answered(self, store: BaseStore, make: Any, max_bytes: int) -> SqlResult:
+        """Answer a query; with a new file, if the one that there is is of no use."""
+        import duckdb
+
+        for is_again in (False, True):
+            until = await store.position()
+            try:
+                return await self._answered(store, until, make, max_bytes)
+            except duckdb.OutOfMemoryException as error:
+                raise SqlOutOfMemory(max_bytes, str(error)) from error
+            except (_Damaged, duckdb.Error, OSError, UnknownMoment) as error:
+                if self._tables.is_closed:
+                    raise StoreClosed from error
+                self._core.forget_tables()
+                if is_again:
+                    raise SqlError(f"the files of tables cannot be used: {error}") from error
+        raise AssertionError
+
+    async def _answered(
+        self, store: BaseStore, until: LogPosition, make: Any, max_bytes: int
+    ) -> SqlResult:
+        process = self._process
+        if process is None or process.is_over or process.max_bytes != max_bytes:
+            if process is not None:
+                await process.end()
+            tables = [each.declared for each in self._sources.values()]
+            start = Start(tuple(tables), str(self._tables.directory), max_bytes)
+            process = self._process = await _Process.start(start)
+        is_ready = False
         try:
-            header = await self._out.readexactly(HEADER.size)
-            found: Answer = self._decode(await self._out.readexactly(*HEADER.unpack(header)))
+            ask = make(until=str(until))
+            await process.send(ask)
+            while isinstance(found := await process.receive(), Wanted):
+                if found.is_busy:
+                    await asyncio.sleep(_PAUSE)
+                else:
+                    for name in found.tables:
+                        if not await self._tables.catch_up(self._sources[name], until):
+                            until = await store.position()
+                await process.send(Look(str(until)))
+            parts, size = list[bytes](), 0
+            while isinstance(found, Data):
+                size += len(found.part)
+                if size > max_bytes:
+                    raise SqlOutOfMemory(max_bytes, "the answer")
+                parts.append(found.part)
+                found = await process.receive()
+            is_ready = True
+            if isinstance(found, Failed):
+                is_ready = found.reason in ("sql", "rows")
+                raise self._error(found, ask, max_bytes)
+            assert isinstance(found, Done)
+            return SqlResult(found.columns, found.types, parts, until)
         except asyncio.IncompleteReadError as error:
-            code = await self._running.wait()
-            raise SqlOutOfMemory(self.asked.max_bytes, f"its process ended ({code})") from error
-        if isinstance(found, Failed):
-            raise self._error(found)
-        if not isinstance(found, expected):
-            raise SqlError(f"the query's process said {type(found).__name__}")
-        return found
+            if self._tables.is_closed:
+                raise StoreClosed from error
+            reason = f"its process ended ({await process.ended()})"
+            raise SqlOutOfMemory(max_bytes, reason) from error
+        finally:
+            if not is_ready:
+                await process.end()
 
-    def _error(self, failed: Failed) -> Exception:
+    def _error(self, failed: Failed, ask: Ask, max_bytes: int) -> Exception:
         if failed.reason == "missing":
-            return ConfigurationError("store.sql needs DuckDB: pip install 'foldlog[archive]'")
+            return _missing()
         if failed.reason == "memory":
-            return SqlOutOfMemory(self.asked.max_bytes, failed.message)
+            return SqlOutOfMemory(max_bytes, failed.message)
         if failed.reason == "rows":
-            return TooManyRows(self.asked.max_rows)
+            return TooManyRows(ask.max_rows)
+        if failed.reason == "file":
+            return _Damaged(failed.message)
         if failed.about:
-            return UnknownTable(failed.about, self._tables)
+            return UnknownTable(failed.about, [*self._sources])
         return SqlError(failed.message)
 
 
-@asynccontextmanager
-async def _process(asked: Ask, tables: Sequence[str]) -> AsyncIterator[_Process]:
-    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", worker.__file__),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        cwd=tempfile.gettempdir(),
-        env=environment,
-    )
-    try:
-        process = _Process(running, asked, tables)
-        await process.send(asked)
-        yield process
-    finally:
-        await _ended(running)
+def _missing() -> ConfigurationError:
+    return ConfigurationError("store.sql needs DuckDB: pip install 'foldlog[archive]'")
 
 
-async def _ended(running: asyncio.subprocess.Process) -> None:
-    """End a process, and let go of its pipes."""
-    if running.returncode is None:
-        running.kill()
-    await running.wait()
-    if running.stdin is not None:
-        running.stdin.close()
+class _Process:
+    """A process that answers queries, until `end` or until this one ends."""
+
+    def __init__(self, running: asyncio.subprocess.Process, max_bytes: int) -> None:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        self.max_bytes = max_bytes
+        self._running = running
+        self._in, self._out = running.stdin, running.stdout
+        self._decode = msgspec.msgpack.Decoder(Answer).decode
+
+    @classmethod
+    async def start(cls, start: Start) -> _Process:
+        """Start one."""
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", worker.__file__),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=tempfile.gettempdir(),
+            env=environment,
+        )
+        process = cls(running, start.max_bytes)
+        try:
+            await process.send(start)
+        except BaseException:
+            await process.end()
+            raise
+        return process
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._running.returncode is not None
+
+    async def send(self, message: Question) -> None:
+        """Tell it something. Whether it is gone is seen by `receive`."""
+        try:
+            self._in.write(messages.framed(message))
+            await self._in.drain()
+        except ConnectionError:
+            pass
+
+    async def receive(self) -> Answer:
+        """Return what it says. Raises IncompleteReadError: it has ended."""
+        header = await self._out.readexactly(HEADER.size)
+        found: Answer = self._decode(await self._out.readexactly(*HEADER.unpack(header)))
+        return found
+
+    async def ended(self) -> int:
+        """Return the exit code of a process that ends by itself."""
+        return await self._running.wait()
+
+    async def end(self) -> None:
+        """End it, and let go of its pipes."""
+        if not self.is_over:
+            self._running.kill()
+        await self._running.wait()
+        self._in.close()

@@ -29,7 +29,7 @@ from msgspec.inspect import (
 from foldlog import codec
 from foldlog.jsonable import jsonable
 from foldlog.kind import Kind
-from foldlog.sql.frames import Column, Table
+from foldlog.sql.messages import Column
 
 _TIME: Final = "TIMESTAMP WITH TIME ZONE"
 _TEXT: Final = (StrType, EnumType, DateType, UUIDType, DecimalType)
@@ -37,12 +37,12 @@ _PLACES: Final = frozenset({"type", "recorded_at", "shard", "seq"})
 """Columns of every table. A field of the same name gets an underscore."""
 
 
-def table_of(
-    name: str, kind: Kind[Any], schemas: Iterable[type[msgspec.Struct]], *, is_own: bool
-) -> Table:
-    """Return a table for records of some structs.
+def columns_of(
+    kind: Kind[Any], schemas: Iterable[type[msgspec.Struct]], *, is_own: bool
+) -> tuple[Column, ...]:
+    """Return the columns of a table for records of some structs.
 
-    A row is the view's keys, and then shard, sequence, time, id, type, ts and payload.
+    A row is the view's keys, and then shard, sequence, time, id, type and ts.
 
     Args:
         is_own: the kind is one of foldlog's, whose fields named `ts`, `..._at` and `timestamp` hold
@@ -64,7 +64,7 @@ def table_of(
     columns["recorded_at"] = Column("recorded_at", _TIME, at + 2, form="text")
     columns["shard"] = Column("shard", "INTEGER", at)
     columns["seq"] = Column("seq", "BIGINT", at + 1)
-    return Table(name, tuple(_distinct(columns.values())), _arrays(kind))
+    return tuple(_distinct(columns.values()))
 
 
 def _column(field: Field, is_own: bool) -> Column:
@@ -74,7 +74,7 @@ def _column(field: Field, is_own: bool) -> Column:
         form = {"DOUBLE": "seconds", "VARCHAR": "text"}.get(type_, "")
     if isinstance(_inner(field.type), DateTimeType):
         form = "text"
-    return Column(name, _TIME if form else type_, field.encode_name, _default(field), form)
+    return Column(name, _TIME if form else type_, field.name, _default(field), form)
 
 
 def _inner(found: Type) -> Type:
@@ -126,13 +126,3 @@ def _distinct(columns: Iterable[Column]) -> Iterable[Column]:
             name += "_"
         seen.add(name.lower())
         yield msgspec.structs.replace(each, name=name)
-
-
-def _arrays(kind: Kind[Any]) -> dict[str, tuple[str, ...]]:
-    """The fields of records that are arrays in the log, by the type of record."""
-    records = (kind.of or kind).records
-    return {
-        type_: tuple(field.encode_name for field in msgspec.structs.fields(each.schema))
-        for type_, each in records.items()
-        if each.schema.__struct_config__.array_like
-    }

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import duckdb
 import msgspec
+import pyarrow as pa
 
 from foldlog import codec
-from foldlog.errors import PayloadError
-from foldlog.jsonable import count_values, jsonable
-from foldlog.sql.frames import Answer, Ask, Column, Done, Failed, Forget, Page, Rows, Table, Wanted
+from foldlog.jsonable import count_values
+from foldlog.sql.messages import (
+    LOCKED,
+    POSITION,
+    Answer,
+    Ask,
+    Data,
+    Done,
+    Failed,
+    Start,
+    Table,
+    Wanted,
+    quoted,
+)
 
 _THREADS: Final = 4
 _PAGE: Final = 500
-_PAGE_BYTES: Final = 1024 * 1024
 _VALUE: Final = 64
 """Bytes of a value in Python, beside its text."""
-_NO_JSON: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
-_LATEST: Final = 253_402_300_799  # the year 9999, in Unix seconds
-_json: Final = msgspec.json.Encoder()
+
+_AS_TEXT: Final = frozenset({"UHUGEINT", "BIT", "BIGNUM", "TIME WITH TIME ZONE"})
+"""Types that Arrow has no values for."""
 
 
 class Refused(Exception):
@@ -33,20 +47,18 @@ class Refused(Exception):
 
 
 class Database:
-    """DuckDB with the tables that a query may ask, all of them empty."""
+    """DuckDB with the tables that a query may ask: empty ones, until they are shown of the file."""
 
-    def __init__(self, ask: Ask) -> None:
-        import duckdb
-
-        self.errors: type[Exception] = duckdb.Error
-        self._memory = duckdb.OutOfMemoryException
-        self._ask = ask
-        self._parameters = codec.decode(ask.parameters)
-        self._tables = {each.name: each for each in ask.tables}
+    def __init__(self, start: Start) -> None:
+        self._max_bytes = start.max_bytes
+        self._directory = start.directory
+        self._tables = {each.name: each for each in start.tables}
+        self._gone: set[str] = set()
+        self._attached: list[str] = []
         self._connection = duckdb.connect(
             config={
                 "threads": min(_THREADS, os.cpu_count() or 1),
-                "memory_limit": f"{ask.max_bytes // 1_000_000}MB",
+                "memory_limit": f"{start.max_bytes // 1_000_000}MB",
                 "temp_directory": "",  # nothing of the log is spilled to a disk
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
@@ -54,39 +66,49 @@ class Database:
             }
         )
         self._connection.execute("set timezone = 'UTC'")
+        self._connection.execute(f"set allowed_directories = [{_text(start.directory)}]")
         self._connection.execute("set enable_external_access = false")
-        for each in ask.tables:
-            columns = ", ".join(f"{_quoted(e.name)} {e.type}" for e in each.columns)
-            self._connection.execute(f"create table {_quoted(each.name)} ({columns})")
+        for each in start.tables:
+            self._make(each)
         self._connection.execute("set lock_configuration = true")
 
-    def wanted(self) -> Wanted:
-        """The tables that the query names.
+    def _make(self, table: Table) -> None:
+        columns = ", ".join(f"{quoted(name)} {type_}" for name, type_ in table.columns.items())
+        self._connection.execute(f"create table {quoted(table.name)} ({columns})")
+
+    def wanted(self, ask: Ask) -> tuple[str, ...]:
+        """Plan a query on empty tables, and return the names of those that it names.
 
         Raises:
-            Refused: it is not one query that only reads, or cannot be answered.
+            Refused: it is not one query that only reads. duckdb.Error: it cannot be answered.
         """
-        statements = self._connection.extract_statements(self._ask.query)
+        statements = self._connection.extract_statements(ask.query)
         if len(statements) != 1:
             raise Refused("sql", f"one statement is needed, not {len(statements)}")
         kind = str(statements[0].type).rpartition(".")[2]
         if kind != "SELECT":
             hint = ": a PIVOT names its values, as in `on x in (1, 2)`" if kind == "MULTI" else ""
             raise Refused("sql", f"only queries are answered, not {kind}{hint}")
-        named = self._named()
+        named = self._named(ask.query)
         self._connection.execute("begin transaction read only")
-        self._plan()
+        try:
+            self._relation(ask)
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error:  # its message does not show the place; that of a statement does
+            self._connection.execute("rollback")
+            self._connection.execute("begin transaction read only")
+            self._connection.execute(ask.query, codec.decode(ask.parameters))
         self._connection.execute("rollback")
-        return Wanted(tuple(name for name in self._tables if name in named))
+        return tuple(name for name in self._tables if name in named)
 
-    def _named(self) -> set[str]:
+    def _named(self, query: str) -> set[str]:
         """The tables that the query names, and names that stand for something else in it.
 
         What a function finds by a text, as in `query('from tasks')`, is not among them: tables that
         are not named are dropped then, so that nobody takes them for empty.
         """
-        query = [self._ask.query]
-        found = self._connection.execute("select json_serialize_sql($1)", query).fetchall()
+        found = self._connection.execute("select json_serialize_sql($1)", [query]).fetchall()
         tree = json.loads(found[0][0])
         if tree["error"]:
             raise Refused("sql", tree["error_message"])
@@ -94,67 +116,102 @@ class Database:
         names = {e["table_name"].lower() for e in nodes if e.get("type") == "BASE_TABLE"}
         calls = [e["function"]["function_name"] for e in nodes if e.get("type") == "TABLE_FUNCTION"]
         if any(not name.startswith("duckdb_") for name in calls):
-            for name in self._tables.keys() - names:
-                self._connection.execute(f"drop table {_quoted(name)}")
+            self._drop(self._tables.keys() - names)
         return names
 
-    def _plan(self) -> None:
-        """Find out on empty tables what cannot be answered, before anybody reads the log."""
-        query, parameters = self._ask.query, self._parameters
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._connection.execute(f"drop table {quoted(name)}")
+            self._gone.add(name)
+
+    def _relation(self, ask: Ask) -> Any:
+        parameters = codec.decode(ask.parameters)
+        sql = self._connection.sql
+        return sql(ask.query, params=parameters) if parameters else sql(ask.query)
+
+    def show(self, names: tuple[str, ...], until: str) -> Wanted | None:
+        """Have names stand for tables in files; None if all of these stand at a position.
+
+        Raises:
+            Refused: a file cannot be read.
+        """
+        wanted = []
+        for name in names:
+            alias = f"f{secrets.token_hex(8)}"  # which no query can know
+            path = os.path.join(self._directory, f"{name}.duckdb")
+            if not os.path.exists(path):
+                wanted.append(name)
+                continue
+            try:
+                self._connection.execute(f"attach {_text(path)} as {alias} (read_only)")
+                self._attached.append(alias)
+                at = self._connection.execute(f"select position from {alias}.{POSITION}").fetchone()
+            except duckdb.Error as error:
+                self._detach()
+                if LOCKED in str(error):
+                    return Wanted((name,), is_busy=True)
+                raise Refused("file", str(error)) from error
+            if at != (until,):
+                wanted.append(name)
+        if wanted:
+            self._detach()
+            return Wanted(tuple(wanted), is_busy=False)
+        self._drop(names)
+        for name, alias in zip(names, self._attached, strict=True):
+            columns = ", ".join(map(quoted, self._tables[name].columns))
+            query = f"select {columns} from {alias}.{quoted(name)}"
+            self._connection.execute(f"create view {quoted(name)} as {query}")
+        return None
+
+    def _detach(self) -> None:
+        for each in self._attached:
+            self._connection.execute(f"detach {each}")
+        self._attached.clear()
+
+    def end(self) -> None:
+        """Have all tables be empty again, and let go of the file."""
         try:
-            self._connection.execute(f"explain {query}", parameters)
-        except self._memory:
-            raise
-        except self.errors:  # without the word before it, its message shows the query as it is
             self._connection.execute("rollback")
-            self._connection.execute("begin transaction read only")
-            self._connection.execute(query, parameters)
+        except duckdb.TransactionException:
+            pass  # there was none
+        for name in self._gone:
+            self._connection.execute(f"drop view if exists {quoted(name)}")
+            self._make(self._tables[name])
+        self._gone.clear()
+        self._detach()
 
-    def load(self, rows: Rows) -> None:
-        """Add rows to a table."""
-        table = self._tables[rows.table]
-        records = [_record(table, row) for row in rows.rows]
-        values = {f"c{n}": _values(c, rows.rows, records) for n, c in enumerate(table.columns)}
-        shape = {f"c{n}": [_sent_as(c)] for n, c in enumerate(table.columns)}
-        lists = ", ".join(f"unnest(d.{name}) as {name}" for name in values)
-        made = ", ".join(_made(column, f"c{n}") for n, column in enumerate(table.columns))
-        self._connection.execute(
-            f"insert into {_quoted(table.name)} select {made} from "
-            f"(select {lists} from (select from_json($1, '{json.dumps(shape)}') as d))",
-            [_text(values)],
-        )
-
-    def forget(self, forget: Forget) -> None:
-        """Remove the rows of a view."""
-        columns = self._tables[forget.table].columns[: len(forget.keys)]
-        where = " and ".join(f"{_quoted(each.name)} = ?" for each in columns)
-        sql = f"delete from {_quoted(forget.table)} where {where}"
-        self._connection.execute(sql, list(forget.keys))
-
-    def answer(self) -> Iterator[Answer]:
+    def answer(self, ask: Ask) -> Iterator[Answer]:
         """Answer the query, which can change nothing.
 
         Raises:
-            Refused: the answer is larger than it may be.
+            Refused: the answer is larger than it may be. duckdb.Error: it cannot be answered.
         """
         self._connection.execute("begin transaction read only")
-        found = self._connection.execute(self._ask.query, self._parameters)
+        relation = self._relation(ask)
+        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
+        if not _AS_TEXT.isdisjoint(types):
+            some = (f"#{n}{'::varchar' * (t in _AS_TEXT)}" for n, t in enumerate(types, 1))
+            relation = relation.project(", ".join(some))
         count = size = 0
-        columns = found.description or []
-        types = tuple(str(each[1]) for each in columns)
-        while rows := found.fetchmany(min(_PAGE, self._ask.max_rows + 1 - count)):
-            count += len(rows)
-            if count > self._ask.max_rows:
-                raise Refused("rows", "")
-            # Counted before they are encoded: what is encoded takes memory once more.
-            cost = sum(
-                _cost(type_, value) for row in rows for type_, value in zip(types, row, strict=True)
-            )
-            size += cost
-            if size > self._ask.max_bytes:
-                raise Refused("memory", "the answer")
-            yield from _pages(rows, cost)
-        yield Done(tuple(each[0] for each in columns), types)
+        sent = io.BytesIO()
+        with (
+            relation.to_arrow_reader(min(_PAGE, ask.max_rows + 1)) as reader,
+            pa.ipc.new_stream(sent, reader.schema) as stream,
+        ):
+            for each in reader:
+                count += each.num_rows
+                if count > ask.max_rows:
+                    raise Refused("rows", "")
+                # Counted as values, which take more memory than Arrow does.
+                size += sum(map(_cost, columns, types, each.columns))
+                if size > self._max_bytes:
+                    raise Refused("memory", "the answer")
+                stream.write_batch(each)
+                yield Data(sent.getvalue())
+                sent.seek(0)
+                sent.truncate()
+        yield Data(sent.getvalue())
+        yield Done(columns, types)
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -166,95 +223,30 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(each)
 
 
-# --- rows ----------------------------------------------------------------------------------------
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
-def _record(table: Table, row: Sequence[Any]) -> dict[str, Any]:
-    found = codec.decode(row[-1])
-    if isinstance(found, list):
-        return dict(zip(table.fields[row[-3]], found, strict=False))
-    return found if isinstance(found, dict) else {}
+def _cost(name: str, type_: str, column: pa.Array) -> int:
+    """Return about how many bytes values take in the program that asks. Raises Refused."""
+    size: int = column.nbytes + _VALUE * _values(column)
+    if type_ == "JSON":
+        for each in column.cast(pa.binary()).to_pylist():
+            if each is not None:
+                size += _VALUE * count_values(each)
+                try:
+                    msgspec.json.decode(each)
+                except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                    reason = f"has JSON that cannot be read ({error}): cast it to VARCHAR"
+                    raise Refused("sql", f"column {name!r:.80} {reason}") from error
+    return size
 
 
-def _values(
-    column: Column, rows: Sequence[Sequence[Any]], records: Sequence[dict[str, Any]]
-) -> list[Any]:
-    source, default = column.source, column.default
-    if isinstance(source, int):
-        found = [row[source] for row in rows]
-    else:
-        found = [record.get(source, default) for record in records]
-    return list(map(_micros, found)) if column.form == "seconds" else found
-
-
-def _micros(seconds: Any) -> int | None:
-    """A time for SQL; None for a number that is none."""
-    if not isinstance(seconds, int | float) or not -_LATEST < seconds < _LATEST:
-        return None
-    return round(seconds * 1_000_000)
-
-
-def _text(values: dict[str, list[Any]]) -> str:
-    try:
-        return _json.encode(values).decode()
-    except _NO_JSON:
-        return json.dumps({name: list(map(_plain, column)) for name, column in values.items()})
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; one that msgspec has no form for as the command line shows it."""
-    try:
-        return json.loads(_json.encode(value))
-    except _NO_JSON:
-        return jsonable(value)
-
-
-def _sent_as(column: Column) -> str:
-    """The type as which values come in JSON."""
-    if column.form == "seconds":
-        return "BIGINT"
-    return "VARCHAR" if column.form == "text" or column.type == "BLOB" else column.type
-
-
-def _made(column: Column, name: str) -> str:
-    """The value of a column from what came in JSON."""
-    if column.form == "seconds":
-        return f"make_timestamptz({name})"
-    if column.form == "text":
-        return f"try_cast({name} as timestamptz)"
-    return f"from_base64({name})" if column.type == "BLOB" else name
-
-
-def _pages(rows: list[Any], cost: int) -> Iterator[Page]:
-    """Rows in pages that whoever asks decodes quickly."""
-    some = max(len(rows) * _PAGE_BYTES // max(cost, 1), 1)
-    for start in range(0, len(rows), some):
-        page = rows[start : start + some]
-        yield Page(_encoded(page), cost * len(page) // len(rows))
-
-
-def _cost(type_: str, value: Any) -> int:
-    """Return about how many bytes a value takes in the program that asks."""
-    if isinstance(value, str):
-        if type_ != "JSON":
-            return _VALUE + len(value)
-        return len(value) + _VALUE * count_values(value.encode(errors="surrogatepass"))
-    if isinstance(value, bytes):
-        return _VALUE + len(value)
-    if isinstance(value, dict):
-        return _VALUE + sum(_VALUE + _cost("", each) for each in value.values())
-    if isinstance(value, list | tuple):
-        return _VALUE + sum(_cost("", each) for each in value)
-    return _VALUE
-
-
-def _encoded(rows: list[Any]) -> bytes:
-    plain = [list(row) for row in rows]
-    try:
-        return codec.encode(plain)
-    except PayloadError:
-        return codec.encode(jsonable(plain))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _values(column: pa.Array) -> int:
+    """How many values there are, those inside of others included."""
+    count = len(column)
+    if isinstance(column, pa.StructArray):
+        count += sum(map(_values, column.flatten()))
+    elif isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray | pa.MapArray):
+        count += _values(column.values)
+    return count

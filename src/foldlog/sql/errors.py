@@ -47,7 +47,7 @@ class TooManyRows(SqlError):
 
 
 class SqlOutOfMemory(SqlError):
-    """The tables, the query or its answer need more than `max_bytes`."""
+    """The query or its answer needs more than `max_bytes`."""
 
     def __init__(self, max_bytes: int, reason: str = "") -> None:
         because = f": {reason.splitlines()[0]}" if reason else ""

@@ -1,4 +1,4 @@
-"""The process in which DuckDB answers one query: `python worker.py`, fed by its standard input.
+"""The process in which DuckDB answers queries: `python worker.py`, fed by its standard input.
 
 DuckDB's own limits do not hold for what a function builds (`repeat('x', 3000000000)`), and a
 function that takes long cannot be interrupted. A process can: the system bounds its memory, lets it
@@ -13,47 +13,56 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import Queue
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from foldlog.sql.database import Database, Refused
-from foldlog.sql.frames import HEADER, Answer, Ask, Failed, Forget, Question, Rows, framed
+from foldlog.sql.messages import HEADER, Answer, Ask, Done, Failed, Look, Question, Start, framed
 
 OVERHEAD_BYTES: Final = 256 * 1024 * 1024
 """What Python and DuckDB take beside what DuckDB counts."""
 
-_WAITING: Final = 8
-"""Messages that wait to be loaded."""
-
 _NO_TABLE: Final = re.compile(r"Table with name (.+?) does not exist")
 
 
-def answers(messages: Iterator[Any]) -> Iterator[Answer]:
-    """What is answered to an Ask, and to what follows it."""
-    ask = next(messages)
-    assert isinstance(ask, Ask), "a question begins with what is asked"
-    _limit(ask.max_bytes)
+def answers(receive: Callable[[], Any]) -> Iterator[Answer]:
+    """What is answered to what is received: first a Start, and then questions without end."""
+    start = receive()
+    assert isinstance(start, Start), "it begins with what there is"
+    _limit(start.max_bytes)
     try:
-        database = Database(ask)
+        from foldlog.sql.database import Database
     except ModuleNotFoundError as error:
         yield Failed("missing", str(error))
         return
+    database = Database(start)
+    while True:
+        ask = receive()
+        assert isinstance(ask, Ask), "a question begins with what is asked"
+        for message in _answered(database, ask, receive):
+            if isinstance(message, Done | Failed):
+                database.end()  # before anybody asks again
+            yield message
+
+
+def _answered(database: Any, ask: Ask, receive: Callable[[], Any]) -> Iterator[Answer]:
+    import duckdb
+
+    from foldlog.sql.database import Refused
+
     try:
-        yield database.wanted()
-        for message in messages:
-            if isinstance(message, Rows):
-                database.load(message)
-            elif isinstance(message, Forget):
-                database.forget(message)
-            else:
-                yield from database.answer()
-                return
+        names, until = database.wanted(ask), ask.until
+        while names and (wanted := database.show(names, until)) is not None:
+            yield wanted
+            look = receive()
+            assert isinstance(look, Look), "it looks again when the tables have been filled"
+            until = look.until
+        yield from database.answer(ask)
     except Refused as refused:
         yield refused.failed
-    except (MemoryError, database.errors) as error:
+    except (MemoryError, duckdb.Error) as error:
         yield _failed(error)
 
 
@@ -61,10 +70,14 @@ def _failed(error: Exception) -> Failed:
     text = str(error)
     if isinstance(error, MemoryError) or "Out of Memory" in text or "bad_alloc" in text:
         return Failed("memory", text)
-    if "pytz" in text:
-        return Failed("missing", "pytz")
+    if type(error).__name__ in _BROKEN:
+        return Failed("file", text)
     missing = _NO_TABLE.search(text)
     return Failed("sql", text, missing[1] if missing else "")
+
+
+_BROKEN: Final = ("IOException", "FatalException", "InternalException", "SerializationException")
+"""What DuckDB raises where a file is damaged."""
 
 
 def _limit(max_bytes: int) -> None:
@@ -94,10 +107,11 @@ def _read(stream: BinaryIO, into: Queue[Question]) -> None:
 
 
 def main() -> None:
-    """Answer one question."""
-    arrived: Queue[Question] = Queue(_WAITING)
+    """Answer until the caller is gone."""
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others reserve more than the limit allows
+    arrived: Queue[Question] = Queue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, arrived), daemon=True).start()
-    for message in answers(iter(arrived.get, None)):
+    for message in answers(arrived.get):
         sys.stdout.buffer.write(framed(message))
         sys.stdout.buffer.flush()
     os._exit(0)  # the thread reads on

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -98,6 +99,7 @@ class Core:
         calls: what its public methods pass.
         past: the log, where it is that of a past moment.
         reads_only: nothing may be written.
+        own_tables: the directory with SQL's tables of a store without a data directory.
     """
 
     log: Log
@@ -127,6 +129,7 @@ class Core:
         self._reported: dict[int, None] = {}
         self.ending: AsyncExitStack = AsyncExitStack()
         self.waits: Counter[str] = Counter()
+        self.own_tables: Path | None = None
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
             backend.outbox.on_stored = self._acked
@@ -155,6 +158,21 @@ class Core:
         """The log as it was at a position, whose time is not known."""
         moment = Moment(position, math.nan)
         return ForkedLog(PastLog(self.log, moment.known))
+
+    @property
+    def tables(self) -> Path | None:
+        """The directory with SQL's tables: beside the data, unless this store has its own."""
+        server = self.backend.server
+        return self.own_tables if server is None else server.path / "sql" / self.namespace.stream(0)
+
+    def forget_tables(self, *names: str) -> None:
+        """Remove SQL's tables of some names, or all: DuckDB overwrites nothing that it frees."""
+        directory = self.tables
+        if directory is not None:
+            for name in names or ("*",):
+                for each in directory.glob(f"{name}.*"):
+                    if each.suffix != ".lock":
+                        each.unlink(missing_ok=True)
 
     def now(self) -> float:
         """The time in Unix seconds by which things expire. In the past, after the first read."""

@@ -141,6 +141,7 @@ class Erasure(Removal):
         generation, areas, held = await self._remove_session(
             session_id, lambda key, envelope: fragments.add(envelope.payload)
         )
+        self._core.forget_tables()
         removed, payload_bytes = Counter[str](), 0
         for each in held:
             if each.count:

@@ -112,6 +112,9 @@ class Removal(Capability):
         always = callable(area.kind.owner)
         async with self._removing([area]):
             await clear(self._core, [area], overwrite=overwrite, check=check, always=always)
+        if overwrite:
+            rows = area.kind.shown.rows
+            self._core.forget_tables(area.kind.name, *([] if rows is None else [rows.table]))
 
     @asynccontextmanager
     async def _removing(self, areas: Sequence[Area]) -> AsyncIterator[None]:
@@ -233,6 +236,7 @@ class Removal(Capability):
         for shard, head in enumerate(heads):
             await log.purge(shard, before=head + 1)
         await self._core.hot_views.drop_snapshots()
+        self._core.forget_tables()
         await self._after_removal(None)
 
     @operation(list)

@@ -16,7 +16,9 @@ from foldlog.envelope import CLEARED, FORKED, Recorded
 from foldlog.errors import LogCorrupt, LogUnavailable
 from foldlog.kind import Fold, Kind
 from foldlog.log import moments
-from foldlog.log.port import Record, Stored
+from foldlog.log.forks import ForkedLog
+from foldlog.log.past import cut
+from foldlog.log.port import Log, Record, Stored
 from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.store.core import Core
 from foldlog.store.primitives import decoded
@@ -27,6 +29,9 @@ from foldlog_projections.fold import Folded, start, step
 
 _REMEMBERED: Final = 200_000
 """How much a subscription remembers: views that it met last, their ids, and what was replaced."""
+
+_ID_BYTES: Final = 250
+"""Bytes of a record in a state that count as one of these."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -112,14 +117,16 @@ class Subscription:
 
     async def pages(self) -> AsyncGenerator[Page]:
         """Yield pages, each once. Errors as `Store.subscribe`."""
-        reading = _Reading(self._core, self._kinds, self._families, self._after)
+        reading = Reading(self._core.forked_log, self._kinds, self._families, self._after)
         async with self._following() as wake:
             while True:
                 wake.clear()
+                self._core.hot_views.check()
                 try:
                     async with aclosing(reading.round(by_time=self._by_time)) as pages:
                         async for page in pages:
-                            yield page
+                            items = [reading.item(each) for each in page]
+                            yield Page(items, reading.position())
                 except LogUnavailable as error:
                     if not self._live:
                         raise
@@ -152,39 +159,59 @@ def _set(wake: asyncio.Event, _: Record) -> None:
     wake.set()
 
 
-class _Reading:
-    """How far a subscription has come, and what it has to remember."""
+def log_below(core: Core) -> Log:
+    """The log that a store's moment is of, through forks: to read up to a position in it."""
+    return core.forked_log if core.past is None else ForkedLog(core.past.below)
+
+
+class Reading:
+    """How far a subscription has come, and what it has to remember.
+
+    Args:
+        log: the log, seen through forks.
+        kinds: the kinds that are wanted, by family.
+        families: those that are read of the log. None: all.
+        after: where to begin. None: at the log's first record.
+        fold: a kind's fold, whose states effects then have. None: what takes effect alone.
+    """
 
     def __init__(
         self,
-        core: Core,
+        log: Log,
         kinds: Mapping[str, Kind[Any]],
         families: Sequence[str] | None,
         after: LogPosition | None,
+        fold: Kind[Any] | None = None,
     ) -> None:
-        self._core = core
+        self._log = log
         self._kinds = kinds
         self._families = families
-        none = (Reach(0),) * core.namespace.shards
+        none = (Reach(0),) * log.namespace.shards
         self._reaches = [*(none if after is None else after.shards)]
-        self._effects = _Effects(core, is_whole=after is None)
+        self._effects = _Effects(log, fold, is_whole=after is None)
         self._epoch: int | None = None
         self._is_new = True
 
     def begin_again(self) -> None:
         """Forget what was read and not yielded."""
-        self._effects = _Effects(self._core, is_whole=False)
+        self._effects = _Effects(self._log, self._effects.fold, is_whole=False)
 
-    async def round(self, *, by_time: bool) -> AsyncGenerator[Page]:
-        """Yield what there is by now behind where it was."""
-        self._core.hot_views.check()
-        epoch = self._core.log.epoch
+    async def round(
+        self, until: LogPosition | None = None, *, by_time: bool = False
+    ) -> AsyncGenerator[list[Effect]]:
+        """Yield what there is by now behind where it was, page by page; an empty one at the end.
+
+        Args:
+            until: a position behind where it was: end exactly there.
+            by_time: see `Store.subscribe`.
+        """
+        epoch = self._log.epoch
         if epoch != self._epoch:  # it is the log that it was
-            await moments.resolve(self._core.log, self._position())
+            await moments.resolve(self._log, self.position())
             self._epoch = epoch
-        heads = (await moments.head(self._core.log)).shards
+        heads = (await moments.head(self._log) if until is None else until).shards
         shards = [
-            self._pages(shard, head.seq)
+            self._pages(shard, head, None if until is None else head)
             for shard, head in enumerate(heads)
             if head.seq > self._reaches[shard].whole
         ]
@@ -192,28 +219,31 @@ class _Reading:
             for each in shards:
                 await reading.enter_async_context(aclosing(each))
             async for page in _merged(shards) if by_time and len(shards) > 1 else _joined(shards):
-                yield Page([self._item(each) for each in page], self._position())
+                yield page
         if shards or self._is_new:
             self._is_new = False
             # The scan may have gone further than the head was; never less far.
             for shard, head in enumerate(heads):
                 if head.seq > self._reaches[shard].whole:
                     self._reaches[shard] = head
-            yield Page([], self._position())
+            yield []
 
-    async def _pages(self, shard: int, head: int) -> AsyncGenerator[list[_Effect]]:
+    async def _pages(
+        self, shard: int, head: Reach, until: Reach | None
+    ) -> AsyncGenerator[list[Effect]]:
         """Yield what takes effect of a shard, page by page, up to its head at least."""
-        log = self._core.forked_log
-        only = [log.namespace.wildcard(shard, each) for each in self._families or ()]
+        only = [self._log.namespace.wildcard(shard, each) for each in self._families or ()]
         begin = self._reaches[shard]
-        async with aclosing(log.scan(shard, after=begin.whole, only=only)) as pages:
+        async with aclosing(self._log.scan(shard, after=begin.whole, only=only)) as pages:
             async for page in pages:
-                found: list[_Effect] = []
+                found: list[Effect] = []
                 for stored in page:
+                    if until is not None and stored.seq > until.seq:
+                        break
                     kind = self._kinds.get(stored.subject.split(".", 4)[3])
                     if kind is None:
                         continue
-                    effects = await self._effects.of(shard, kind, stored)
+                    effects = await self._effects.of(shard, kind, stored, until)
                     found += [
                         each
                         for each in effects
@@ -221,12 +251,13 @@ class _Reading:
                     ]
                 if found:
                     yield found
-                if page[-1].seq > head:
+                if page[-1].seq > head.seq:
                     return
 
-    def _item(self, effect: _Effect) -> LogItem:
-        kind, subject, e, is_last = effect
-        self._reaches[subject.shard] = Reach(e.seq, None if is_last else e.index, mark_of(e.id))
+    def item(self, effect: Effect) -> LogItem:
+        """What a subscriber is given of an effect, which it has then read."""
+        kind, subject, e, _, _ = effect
+        self.passed(effect)
         record = None if e.type == CLEARED else decoded(kind, UPCASTERS.bring_up(e))
         return LogItem(
             kind.name,
@@ -236,37 +267,45 @@ class _Reading:
             record,
             e.ts,
             e.recorded_at,
-            self._position(),
+            self.position(),
             e.writer,
             e.n,
         )
 
-    def _position(self) -> LogPosition:
+    def passed(self, effect: Effect) -> None:
+        """Note that all up to an effect was read."""
+        e = effect.envelope
+        index = None if effect.is_last else e.index
+        self._reaches[effect.subject.shard] = Reach(e.seq, index, mark_of(e.id))
+
+    def position(self) -> LogPosition:
+        """How far it has come."""
         return LogPosition(tuple(self._reaches))
 
 
-class _Effect(NamedTuple):
-    """An envelope that takes effect, and whether it is the last of its record."""
+class Effect(NamedTuple):
+    """An envelope that takes effect, whether it is the last of its record, and its view's fold."""
 
     kind: Kind[Any]
     subject: Subject
     envelope: Recorded
     is_last: bool
+    folded: Folded[Any]
 
 
 async def _joined(
-    shards: Sequence[AsyncGenerator[list[_Effect]]],
-) -> AsyncGenerator[list[_Effect]]:
+    shards: Sequence[AsyncGenerator[list[Effect]]],
+) -> AsyncGenerator[list[Effect]]:
     for shard in shards:
         async for page in shard:
             yield page
 
 
 async def _merged(
-    shards: Sequence[AsyncGenerator[list[_Effect]]],
-) -> AsyncGenerator[list[_Effect]]:
+    shards: Sequence[AsyncGenerator[list[Effect]]],
+) -> AsyncGenerator[list[Effect]]:
     """Yield what several shards give by the time at which it was stored."""
-    waiting: dict[int, list[_Effect]] = {}
+    waiting: dict[int, list[Effect]] = {}
     reading = dict(enumerate(shards))
     while reading or waiting:
         for number in [*reading]:
@@ -278,7 +317,7 @@ async def _merged(
                     waiting[number] = page
         # What is before the end of the page that ends first may go: nothing older can come.
         until = min((page[-1].envelope.recorded_at for page in waiting.values()), default=0.0)
-        found: list[list[_Effect]] = []
+        found: list[list[Effect]] = []
         for number, page in list(waiting.items()):
             ready = sum(1 for each in page if each.envelope.recorded_at <= until)
             found.append(page[:ready])
@@ -295,61 +334,70 @@ class _Effects:
     It remembers the ids of the views that it met last; those of others it reads again.
     """
 
-    def __init__(self, core: Core, *, is_whole: bool) -> None:
-        self._core = core
+    def __init__(self, log: Log, fold: Kind[Any] | None, *, is_whole: bool) -> None:
+        self.fold = fold
+        self._log = log
         self._is_whole = is_whole
-        self._folds: dict[str, tuple[Subject, Folded[None]]] = {}
+        self._folds: dict[str, tuple[Subject, Folded[Any], int]] = {}
         self._size = 0
 
-    async def of(self, shard: int, kind: Kind[Any], stored: Stored) -> list[_Effect]:
+    async def of(
+        self, shard: int, kind: Kind[Any], stored: Stored, until: Reach | None = None
+    ) -> list[Effect]:
         """The envelopes of a record that take effect. Raises LogCorrupt."""
-        envelopes = stored.record().envelopes
-        ids = _ids_of(kind)
+        record = stored.record()
+        last = record.envelopes[-1]
+        envelopes = record.envelopes if until is None else cut(record, until).envelopes
+        fold = self.fold or _ids_of(kind)
         known = self._folds.pop(stored.subject, None)
         if known is not None:
-            subject, folded = known
+            subject, folded, size = known
         else:
-            subject, folded = self._subject(shard, stored.subject, envelopes[-1]), start(ids)
+            subject, folded = self._subject(shard, stored.subject, last), start(fold)
             if not self._is_whole or envelopes[0].type == FORKED:
-                await self._read_again(ids, folded, subject, stored.seq)
-            self._size += _size(folded)
-        before = _size(folded)
-        last, found = envelopes[-1], []
+                await self._read_again(fold, folded, subject, stored.seq)
+            size = 1 + len(folded.seen) + len(folded.newest)
+            self._size += size
+        before, found = len(folded.seen) + len(folded.newest), list[Effect]()
         for envelope in envelopes:
-            try:
-                takes_effect = step(ids, folded, envelope)
-            except msgspec.MsgspecError as error:
-                raise LogCorrupt(subject.name, envelope.seq, str(error)) from error
-            if takes_effect:
-                found.append(_Effect(kind, subject, envelope, envelope is last))
-        self._folds[stored.subject] = subject, folded
-        self._size += _size(folded) - before
+            takes_effect = _stepped(fold, folded, subject, envelope)
+            if takes_effect or (envelope.type == FORKED and self.fold is not None):
+                found.append(Effect(kind, subject, envelope, envelope is last, folded))
+                if self.fold is not None:  # its state has the record
+                    size += len(envelope.payload) // _ID_BYTES
+                    self._size += len(envelope.payload) // _ID_BYTES
+        grown = len(folded.seen) + len(folded.newest) - before
+        self._folds[stored.subject] = subject, folded, size + grown
+        self._size += grown
         self._make_room()
         return found
 
     def _subject(self, shard: int, name: str, envelope: Recorded) -> Subject:
-        found = self._core.namespace.parse(name)
+        found = self._log.namespace.parse(name)
         return found or Subject(name, shard, tuple(envelope.keys or ()))
 
     async def _read_again(
-        self, ids: Kind[None], folded: Folded[None], subject: Subject, before: int
+        self, fold: Kind[Any], folded: Folded[Any], subject: Subject, before: int
     ) -> None:
-        async with aclosing(self._core.forked_log.read(subject)) as pages:
+        async with aclosing(self._log.read(subject)) as pages:
             async for records in pages:
                 for record in records:
                     if record.seq >= before:
                         return
                     for envelope in record.envelopes:
-                        step(ids, folded, envelope)
+                        _stepped(fold, folded, subject, envelope)
 
     def _make_room(self) -> None:
         while self._size > _REMEMBERED and len(self._folds) > 1:
             self._is_whole = False
-            self._size -= _size(self._folds.pop(next(iter(self._folds)))[1])
+            self._size -= self._folds.pop(next(iter(self._folds)))[2]
 
 
-def _size(folded: Folded[None]) -> int:
-    return 1 + len(folded.seen) + len(folded.newest)
+def _stepped(fold: Kind[Any], folded: Folded[Any], subject: Subject, envelope: Recorded) -> bool:
+    try:
+        return step(fold, folded, envelope)
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(subject.name, envelope.seq, str(error)) from error
 
 
 @functools.cache
