@@ -110,6 +110,27 @@ async def test_a_failed_run_is_sent_again_once(store: foldlog.Store, client_of: 
     assert await by(store, "session:s") == [("send-again", "ann")]
 
 
+async def test_a_run_is_started_once_and_it_says_who_did_it(
+    store: foldlog.Store, client_of: ClientOf
+) -> None:
+    @foldlog.durable
+    async def greet(run: Run, name: str) -> str:
+        return f"hello {name}"
+
+    given = {"doing": "start", "name": "greet", "arguments": {"name": "Ann"}}
+    async with client_of(store, user="ann") as client, foldlog.Worker(store, [greet]):
+        for _ in range(2):
+            found = await client.post("/api/queue", json=given | {"id": "x", "session_id": "s"})
+            assert found.json() == {"done": True, "session_id": "s", "id": "x"}
+        run = store.queues.handle("x", session_id="s")
+        assert await run.result(timeout=PATIENCE) == "hello Ann"
+        new = (await client.post("/api/queue", json=given)).json()
+        assert new["id"] == new["session_id"] != "x"
+        assert await do(client, "start", "greet", id="x", session_id="s") == 409
+        assert await do(client, "start", "greet", arguments={"id": "y"}) == 400
+    assert await by(store, "session:s") == [("start", "ann")] * 2
+
+
 async def test_a_schedule_ends(store: foldlog.Store, client_of: ClientOf) -> None:
     await store.queues.schedule("daily", "0 9 * * *", "report")
     async with client_of(store, user="ann") as client:

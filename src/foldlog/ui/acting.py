@@ -12,6 +12,7 @@ from foldlog.bounds import Refused
 from foldlog.errors import Misuse
 from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent, WaitingKind
 from foldlog.opening import Store
+from foldlog.runs import Handle
 from foldlog.steering import validate_steering_event
 from foldlog.ui import asked
 from foldlog.ui.plain import Plain
@@ -97,11 +98,21 @@ class Acting:
         return answer({"saved": True}, 201)
 
     async def queue(self, request: Request) -> Response:
-        """Pause a queue or let it go on, send a run again that failed, or end a schedule."""
+        """Start a run, pause a queue or let it go on, send a failed run again, end a schedule."""
         body = await asked.body(request)
         doing, name, queues = body.text("doing"), body.text("name"), self._store.queues
-        trail = f"queue:{name}"
+        trail, made = f"queue:{name}", dict[str, str]()
         match doing:
+            case "start":
+                options: dict[str, Any] = {
+                    each: body.optional(each) for each in ("id", "session_id")
+                }
+                given = body.mapping("arguments")
+                if taken := options.keys() & given.keys():
+                    raise Refused(400, f"{min(taken)} is no argument of a durable function")
+                run: Handle[Any] = await self._store.start(name, **options, **given)
+                made = {"session_id": run.session_id, "id": run.id}
+                trail = f"session:{run.session_id}"
             case "pause":
                 await queues.pause(name)
             case "resume":
@@ -116,7 +127,7 @@ class Acting:
             case _:
                 raise Refused(400, f"doing is one of {', '.join(asked.DOING)}")
         await self._note(trail, "ui.queue", {"doing": doing, "name": name, "by": _user(request)})
-        return answer({"done": True})
+        return answer({"done": True, **made})
 
     async def _note(self, trace: str, kind: str, payload: dict[str, Any]) -> None:
         """Who did it, in an audit trail: what the store's own records do not name."""

@@ -17,6 +17,7 @@ from foldlog.errors import (
     AppendConflict,
     AppendUnknown,
     FoldlogError,
+    IdTaken,
     InvalidId,
     LogUnavailable,
     Misuse,
@@ -40,6 +41,7 @@ from foldlog.ui.share import STATIC
 _STATUSES: Final[dict[type[FoldlogError], int]] = {
     AlreadyAnswered: 409,
     AppendConflict: 409,
+    IdTaken: 409,
     IllegalTransition: 409,
     MergeRefused: 409,
     Misuse: 409,

@@ -16,7 +16,7 @@ from foldlog.ui.run import Run
 MAX_BODY: Final = 1_000_000
 """Bytes of a request."""
 
-DOING: Final = ("pause", "resume", "send-again", "unschedule")
+DOING: Final = ("start", "pause", "resume", "send-again", "unschedule")
 """What is done to queues."""
 
 _MOST: Final = 1e15

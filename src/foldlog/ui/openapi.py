@@ -317,14 +317,16 @@ _PATHS: Final[Json] = {
         _object(saved={"type": "boolean"}),
     ),
     "/api/queue": _post(
-        "Pause a queue or let it go on, send a run again that failed, or end a schedule",
+        "Start a run, pause a queue or let it go on, send a failed run again, or end a schedule",
         _object(
             doing={"enum": list(DOING)},
-            name=_TEXT | {"description": "The queue, the run, or the schedule."},
+            name=_TEXT | {"description": "The function, queue, run or schedule."},
             session_id=_TEXT | {"description": "Of the run. Left out: the session of its id."},
+            id=_TEXT | {"description": "Of the run that starts. Left out: a new one."},
+            arguments={"type": "object", "description": "Of the function, by name."},
         ),
         ["doing", "name"],
-        _object(done={"type": "boolean"}),
+        _object(done={"type": "boolean"}, session_id=_TEXT, id=_TEXT),
     ),
 }
 

@@ -5,6 +5,7 @@ import { ago, clip, count, plural } from "../core/format.js";
 import { get, post } from "../core/api.js";
 import { polled } from "../core/polled.js";
 import { dialog, submits, toast } from "./dialog.js";
+import { form } from "./forms.js";
 
 const RUNNING = 50; // runs under way that are listed
 
@@ -100,10 +101,8 @@ export const queuesView = element("fl-queues", (host) => {
     await give(value);
     close();
   }))}>${label}</button>`;
-  const pause = (row) => submits(null, [[() => (row.value.paused ? "Resume" : "Pause"), ""]], () => {
-    const { paused, name } = row.value;
-    return act("queue", { doing: paused ? "resume" : "pause", name }, paused ? "Its runs begin again." : "No run of it begins.");
-  });
+  const turn = ({ paused, name }) => act("queue", { doing: paused ? "resume" : "pause", name }, paused ? "Its runs begin again." : "No run of it begins.");
+  const pause = (row) => submits(null, [[() => (row.value.paused ? "Resume" : "Pause"), ""]], () => turn(row.value));
   const again = ({ value: { session_id, id: name } }) => submits(null, [["Send again", ""]],
     () => act("queue", { doing: "send-again", name, session_id }, "It goes on from its first step not done."));
   const remove = ({ value: { name } }) => asking("Remove", "Remove the schedule", `No more runs begin by ${clip(name, 60)}.`, [["Remove", "danger"]],
@@ -111,8 +110,16 @@ export const queuesView = element("fl-queues", (host) => {
   const cancel = ({ value: { session_id, id: task_id } }) => asking("Cancel", "Cancel the run", `No further step of ${clip(task_id, 60)} begins, nor of the runs that it started.`,
     [["After this step", "danger"], ["At once", "danger", "hard"]],
     (how) => act("steer", { session_id, task_id, event_type: "CANCEL", payload: how ? { hard: true } : {} }, "The run is cancelled."));
+  const start = () => dialog("Start a run", (close) => {
+    const known = [...new Set(all("workers")().flatMap(({ functions }) => functions))].sort();
+    const [id, session_id] = ["Id", "Session"].map((title) => ({ type: "string", title }));
+    const name = { title: "Function", ...(known.length ? { enum: known } : { type: "string" }) };
+    const properties = { name, arguments: { title: "Arguments by name", description: 'As JSON: {"city": "Oslo"}' }, id, session_id };
+    const asked = form({ type: "object", title: "With", properties, required: ["name"] });
+    return submits(asked.node, [["Start"]], () => act("queue", { doing: "start", ...asked.value() }, "It waits for a worker.").then(close));
+  });
   const acted = (columns, action) => (host.about.read_only ? columns : [...columns, [html`<span class="hidden">action</span>`, "act", action]]);
-  return html`<div class="page queues"><h1>Queues</h1>
+  return html`<div class="page queues"><h1>Queues</h1>${host.about.read_only ? null : html`<p><button @click=${start}>Start a run</button></p>`}
     ${() => (error.value ? html`<p class="error" role="alert">${error.value}</p>` : null)}
     ${() => {
       if (found.value === null) return error.value ? null : html`<p class="empty" role="status">Loading…</p>`;
