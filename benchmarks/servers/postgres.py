@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from benchmarks.servers.process import run, running, unprivileged
@@ -26,23 +27,34 @@ async def postgres(directory: Path) -> AsyncIterator[str]:
     if given:
         yield given
         return
+    await make(directory)
+    async with serving(directory):
+        yield url_of(directory)
+
+
+async def make(directory: Path) -> None:
+    """Make an empty database below a directory. Raises Unavailable."""
     user = unprivileged("postgres", "nobody")
-    initdb, server = _program("initdb"), _program("postgres")
     if user is not None:
         shutil.chown(directory, user)
-    data = str(directory / "data")
-    await run(
-        [initdb, "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-        user=user,
-    )
+    command = [_program("initdb"), "-D", str(directory / "data"), "-U", "bench", "-A", "trust"]
+    await run([*command, "-E", "UTF8", "--locale=C", "--no-sync"], user=user)
+
+
+def serving(directory: Path) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    """Have a server run on what `make` made. Entering it raises Unavailable."""
     options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={directory}"]
-    async with running(
-        [server, "-D", data, *options],
+    return running(
+        [_program("postgres"), "-D", str(directory / "data"), *options],
         ready="database system is ready to accept connections",
-        user=user,
+        user=unprivileged("postgres", "nobody"),
         stop=signal.SIGINT,  # its fast shutdown, which does not wait for clients
-    ):
-        yield f"postgresql://bench@/postgres?host={directory}"
+    )
+
+
+def url_of(directory: Path) -> str:
+    """The URL of the server that runs on what is in a directory."""
+    return f"postgresql://bench@/postgres?host={directory}"
 
 
 def _program(name: str) -> str:

@@ -28,7 +28,7 @@ async def running(
     user: str | None = None,
     stop: signal.Signals = signal.SIGTERM,
     timeout: float = 60.0,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a server, from a line of its output that matches `ready` until the context is left.
 
     Raises Unavailable, with the end of its output, where it ends before or takes longer than
@@ -54,7 +54,7 @@ async def running(
                         await asyncio.sleep(_LOOK)
             if process.returncode is not None or not re.search(ready, _said(output)):
                 raise Unavailable(_told(arguments[0], _said(output)))
-            yield
+            yield process
         finally:
             await _end(process, stop)
 
