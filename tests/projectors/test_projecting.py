@@ -170,6 +170,45 @@ async def test_a_database_that_is_away_is_waited_for(
     await check(store, filled, ["one"])
 
 
+async def test_a_connection_of_a_pool_is_given_back_as_it_was(
+    store: foldlog.Store, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from tests.projectors.conftest import _schema
+
+    class Pool:
+        """As that of psycopg_pool."""
+
+        def __init__(self, to: str) -> None:
+            self.to, self.given, self.back = to, list[Any](), list[Any]()
+
+        def getconn(self) -> Any:
+            self.given.append(psycopg.connect(self.to))
+            return self.given[-1]
+
+        def putconn(self, conn: Any) -> None:
+            self.back.append(conn)
+
+    monkeypatch.setattr(projecting, "_PAUSES", (0.01,))
+    for to in _schema(postgres_url):
+        pool = Pool(to)
+        await save(store, "one", range(5))
+        async with Projecting(store, [calls], to=pool) as running:
+            await running.caught_up(timeout=PATIENCE)
+            with psycopg.connect(to, autocommit=True) as other:
+                pid = pool.given[0].info.backend_pid
+                other.execute("select pg_terminate_backend(%s)", [pid])
+            await save(store, "one", range(5, 10))
+            await running.caught_up(timeout=PATIENCE)
+        assert pool.back == pool.given
+        broken, last = pool.back
+        assert broken.closed
+        assert not last.autocommit
+        with last:
+            assert last.execute("select count(*) from calls").fetchall() == [(10,)]
+
+
 async def test_tables_of_another_log_are_not_projected_onto(
     store: foldlog.Store, to: str, backend: Any
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
+import operator
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from foldlog.errors import ConfigurationError, Misuse
 from foldlog.projectors.declared import (
@@ -28,6 +29,18 @@ T = TypeVar("T")
 
 Connect = Callable[[], Any]
 """Returns a new connection of a DB-API driver: sqlite3, psycopg or duckdb."""
+
+
+@runtime_checkable
+class Pool(Protocol):
+    """A pool of connections, as `psycopg_pool.ConnectionPool` is one."""
+
+    def getconn(self) -> Any:
+        """Return a connection that is then this caller's."""
+
+    def putconn(self, conn: Any) -> None:
+        """Take it back, also where it is broken."""
+
 
 _TABLES: Final = (
     "create table if not exists foldlog_projectors (name varchar(200), version integer, "
@@ -82,18 +95,26 @@ class Database:
     """One connection to a database. It lives until `close`, and connects again when it must.
 
     Args:
-        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; or a function that returns a
-            connection.
+        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; a pool of psycopg; or a
+            function that returns a connection.
 
     Raises:
         ConfigurationError: `to` is nothing of these, or the driver is not installed.
     """
 
-    def __init__(self, to: str | Connect) -> None:
-        self._connect = _connecting(to) if isinstance(to, str) else to
+    def __init__(self, to: str | Connect | Pool) -> None:
+        self._connect: Connect
+        self._let_go: Callable[[Any], object] = operator.methodcaller("close")
+        if isinstance(to, str):
+            self._connect = _connecting(to)
+        elif isinstance(to, Pool):
+            self._connect, self._let_go = to.getconn, to.putconn
+        else:
+            self._connect = to
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="foldlog projector")
         self._connection: Any = None
         self._dialect = _SQLITE
+        self._was_autocommit = False
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
@@ -107,6 +128,7 @@ class Database:
             return await asyncio.shield(doing)
         except asyncio.CancelledError:
             await asyncio.wait([doing])
+            doing.exception()  # that it was cancelled is what its caller is to know
             raise
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
@@ -131,6 +153,7 @@ class Database:
                 )
             self._dialect = found
             if found is _POSTGRES:
+                self._was_autocommit = connection.autocommit
                 connection.autocommit = True  # each transaction begins by its own statement
             elif found is _SQLITE:
                 connection.isolation_level = None
@@ -140,7 +163,11 @@ class Database:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            try:
+                if self._dialect is _POSTGRES and not connection.closed:
+                    connection.autocommit = self._was_autocommit  # a pool gives it to others
+            finally:
+                self._let_go(connection)
 
     def is_there(self) -> bool:
         """Whether the database answers; on the thread only. Otherwise it connects again later."""
@@ -158,6 +185,8 @@ class Database:
 
     def make(self, projector: Projector) -> None:
         """Make the tables of a projector where there are none; in a transaction."""
+        if self._dialect is _POSTGRES:  # where two that make one table at once are refused
+            self.execute("select pg_advisory_xact_lock(hashtext('foldlog_projectors'))")
         for sql in (*_TABLES, *projector.made_by(self._dialect.types)):
             self.execute(sql)
         self.execute(
@@ -316,7 +345,7 @@ def _connecting(to: str) -> Connect:
             import psycopg
         except ImportError as error:
             raise ConfigurationError(
-                "PostgreSQL needs psycopg: pip install 'foldlog[postgres]'"
+                f"psycopg: {error}: pip install 'foldlog[postgres]' 'psycopg[binary]'"
             ) from error
         return lambda: psycopg.connect(to)
     path = rest.removeprefix("/")

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from foldlog.errors import FoldlogError, LogTimeout, Misuse, NotFound
 from foldlog.position import LogPosition
-from foldlog.projectors.database import Connect, Database, Held, InTransaction
+from foldlog.projectors.database import Connect, Database, Held, InTransaction, Pool
 from foldlog.projectors.declared import Projector
 from foldlog.projectors.errors import ProjectorFailed
 from foldlog.store.core import Core, core_of
@@ -54,8 +54,9 @@ class Projecting:
     Args:
         store: an open store.
         projectors: the projectors.
-        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; or a function that returns a
-            new connection of sqlite3, psycopg or duckdb.
+        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; a `psycopg_pool.ConnectionPool`,
+            of which each projector holds a connection; or a function that returns a new connection
+            of sqlite3, psycopg or duckdb.
         parks: projectors that leave out the first record that they refuse.
 
     Raises:
@@ -68,7 +69,7 @@ class Projecting:
         store: BaseStore,
         projectors: Iterable[Projector],
         *,
-        to: str | Connect,
+        to: str | Connect | Pool,
         parks: Iterable[str] = (),
     ) -> None:
         found = list(projectors)
