@@ -54,9 +54,9 @@ class Projecting:
     Args:
         store: an open store.
         projectors: the projectors.
-        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; a `psycopg_pool.ConnectionPool`,
-            of which each projector holds a connection; or a function that returns a new connection
-            of sqlite3, psycopg or duckdb.
+        to: `sqlite:///path`, `duckdb:///path`, `postgresql://...`; a `psycopg_pool.ConnectionPool`:
+            each projector holds one of its connections; or a function that returns a new
+            connection of sqlite3, psycopg or duckdb.
         parks: projectors that leave out the first record that they refuse.
 
     Raises:
