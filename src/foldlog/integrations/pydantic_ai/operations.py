@@ -14,6 +14,7 @@ from pydantic_ai.durable_exec import (
     ExternalEventError,
     ExternalEventWaiter,
     JournalCallableOperationBackend,
+    ModelCompactMessagesId,
     ModelRequestId,
     ToolsetCallToolId,
     ToolsetValidateToolArgumentsId,
@@ -104,7 +105,7 @@ class Steps(JournalCallableOperationBackend[StepOptions]):
             except Unrecordable as error:
                 lost.append(error)
                 return error  # which the log cannot hold: the step's outcome is unknown
-            if is_model:
+            if isinstance(operation_id, ModelRequestId | ModelCompactMessagesId):
                 used = payload["usage"]
                 place.run.usage(
                     model=payload.get("model_name") or "",
@@ -143,7 +144,7 @@ def _described(
         return what, {"tool": tool, "arguments": arguments}
     if isinstance(operation_id, EventStreamHandlerId):
         [event] = cache_key
-        return f"{event.event_kind} {getattr(event, 'tool_call_id', '')}".strip(), {}
+        return f"{event.event_kind} {getattr(event, 'tool_call_id', None) or ''}".strip(), {}
     return name.partition("__")[2].replace("__", " "), {}
 
 
