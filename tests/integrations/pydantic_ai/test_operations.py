@@ -154,3 +154,48 @@ async def test_a_conversation_is_made_shorter_once_and_its_tokens_count(
         each for each in await store.run("r", session_id="s").steps() if "compact" in each.step
     ]
     assert (short.input_tokens, short.output_tokens) == (100, 10)
+
+
+async def test_a_suspended_response_is_cancelled_once(store: foldlog.Store) -> None:
+    made: list[str] = []
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if getattr(messages[-1], "state", "") == "suspended":
+            made.append("continue")
+            raise ConnectionError("the model is gone")
+        made.append("model")
+        return ModelResponse([TextPart("one moment")], state="suspended")
+
+    class Cancelling(FunctionModel):
+        async def cancel_suspended_response(self, response: ModelResponse) -> None:
+            assert response.state == "suspended"
+            made.append("cancel")
+
+    agent = Agent(Cancelling(respond), name="travel")
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match="the model is gone"):
+            async with store.run("r", session_id="s") as run:
+                await agent.run("go", capabilities=[FoldlogDurability(run)])
+    assert made == ["model", "continue", "cancel", "continue"]
+
+
+async def test_a_registered_model_is_asked_by_its_name_and_once(store: foldlog.Store) -> None:
+    made: list[str] = []
+
+    def saying(text: str) -> FunctionModel:
+        def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            made.append(text)
+            return ModelResponse([TextPart(text)])
+
+        return FunctionModel(respond)
+
+    agent = Agent(saying("dear"), name="travel")
+    for _ in range(2):
+        async with store.run("r", session_id="s") as run:
+            said = []
+            for name in (None, "cheap"):
+                durability = FoldlogDurability[None](run, models={"cheap": saying("cheap")})
+                found = await agent.run("go", model=name, capabilities=[durability])
+                said.append(found.output)
+            assert said == ["dear", "cheap"]
+    assert made == ["dear", "cheap"]
