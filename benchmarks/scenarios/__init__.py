@@ -26,6 +26,7 @@ from benchmarks.scenarios import (
     saves,
     scoped,
     shards,
+    sql,
     steering,
     workers,
 )
@@ -51,6 +52,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "steering": steering.run,
     "page": page.run,
     "projectors": projectors.run,
+    "sql": sql.run,
     "memory": memory.run,
     # Last: its three servers stay up until the run ends.
     "replicated": replicated.run,

@@ -8,12 +8,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError, StoreClosed, UnknownMoment, shown
@@ -86,7 +86,7 @@ async def ask(
     for name, value, least in (("max_rows", max_rows, 0), ("max_bytes", max_bytes, _MIN_BYTES)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PayloadError(name, f"{shown(value)} is no number of at least {least}")
-    given = codec.encode(parameters or [], "parameters")
+    ask = Ask(query, codec.encode(parameters or [], "parameters"), "", max_rows)
     core = core_of(store)
     asked = _asked.get(core)
     if asked is None:
@@ -94,15 +94,19 @@ async def ask(
         if core.past is None:
             _asked[core] = asked
             core.on_close(asked.close)
+    scope = asyncio.timeout(timeout)
+    asked.scopes.add(scope)
     try:
-        async with asyncio.timeout(timeout) as scope, asked.turn:
-            make = partial(Ask, query, given, max_rows=max_rows)
-            return await asked.answered(store, make, max_bytes)
+        async with scope, asked.turn:
+            return await asked.answered(store, ask, max_bytes)
     except TimeoutError as error:
+        if asked.is_closed:
+            raise StoreClosed from error
         if scope.expired():
             raise SqlTimeout(timeout) from error
         raise
     finally:
+        asked.scopes.discard(scope)
         if core.past is not None:
             await asked.close()
 
@@ -120,6 +124,8 @@ class _Asked:
         except ModuleNotFoundError as error:
             raise _missing() from error
         self.turn = asyncio.Lock()
+        self.scopes: set[asyncio.Timeout] = set()
+        self.is_closed = False
         self._core = core
         self._sources = sources_of(core.kinds)
         self._process: _Process | None = None
@@ -130,53 +136,51 @@ class _Asked:
         self._tables = Tables(core.tables, log_below(core), is_shared=self._made is None)
 
     async def close(self) -> None:
-        """End the process, and what is under way with it; remove files that nobody else has."""
-        self._tables.is_closed = True
-        if self._process is not None:
-            await self._process.end()
+        """End the process, and what is under way; remove files that nobody else has."""
+        self.is_closed = True
+        for each in self.scopes:
+            each.reschedule(asyncio.get_running_loop().time())
         async with self.turn:
+            if self._process is not None:
+                await self._process.end()
             if self._made is not None:
                 shutil.rmtree(self._made, ignore_errors=True)
 
-    async def answered(self, store: BaseStore, make: Any, max_bytes: int) -> SqlResult:
-        """Answer a query; with a new file, if the one that there is is of no use."""
+    async def answered(self, store: BaseStore, ask: Ask, max_bytes: int) -> SqlResult:
+        """Answer a query; with new files, if those that there are are of no use."""
         import duckdb
 
         for is_again in (False, True):
             until = await store.position()
             try:
-                return await self._answered(store, until, make, max_bytes)
+                return await self._answered(store, until, ask, max_bytes)
             except duckdb.OutOfMemoryException as error:
                 raise SqlOutOfMemory(max_bytes, str(error)) from error
             except (_Damaged, duckdb.Error, OSError, UnknownMoment) as error:
-                if self._tables.is_closed:
-                    raise StoreClosed from error
                 self._core.forget_tables()
                 if is_again:
                     raise SqlError(f"the files of tables cannot be used: {error}") from error
         raise AssertionError
 
     async def _answered(
-        self, store: BaseStore, until: LogPosition, make: Any, max_bytes: int
+        self, store: BaseStore, until: LogPosition, ask: Ask, max_bytes: int
     ) -> SqlResult:
         process = self._process
         if process is None or process.is_over or process.max_bytes != max_bytes:
             if process is not None:
                 await process.end()
-            tables = [each.declared for each in self._sources.values()]
-            start = Start(tuple(tables), str(self._tables.directory), max_bytes)
+            tables = tuple(each.declared for each in self._sources.values())
+            start = Start(tables, str(self._tables.directory), max_bytes)
             process = self._process = await _Process.start(start)
-        is_ready = False
+        stays = False
         try:
-            ask = make(until=str(until))
-            await process.send(ask)
+            await process.send(replace(ask, until=str(until)))
             while isinstance(found := await process.receive(), Wanted):
                 if found.is_busy:
                     await asyncio.sleep(_PAUSE)
-                else:
-                    for name in found.tables:
-                        if not await self._tables.catch_up(self._sources[name], until):
-                            until = await store.position()
+                for name in () if found.is_busy else found.tables:
+                    if not await self._tables.catch_up(self._sources[name], until):
+                        until = await store.position()
                 await process.send(Look(str(until)))
             parts, size = list[bytes](), 0
             while isinstance(found, Data):
@@ -185,19 +189,17 @@ class _Asked:
                     raise SqlOutOfMemory(max_bytes, "the answer")
                 parts.append(found.part)
                 found = await process.receive()
-            is_ready = True
             if isinstance(found, Failed):
-                is_ready = found.reason in ("sql", "rows")
+                stays = found.reason in ("sql", "rows")
                 raise self._error(found, ask, max_bytes)
+            stays = True
             assert isinstance(found, Done)
             return SqlResult(found.columns, found.types, parts, until)
         except asyncio.IncompleteReadError as error:
-            if self._tables.is_closed:
-                raise StoreClosed from error
             reason = f"its process ended ({await process.ended()})"
             raise SqlOutOfMemory(max_bytes, reason) from error
         finally:
-            if not is_ready:
+            if not stays:
                 await process.end()
 
     def _error(self, failed: Failed, ask: Ask, max_bytes: int) -> Exception:

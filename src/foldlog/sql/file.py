@@ -7,7 +7,6 @@ file, so that erasing removes no more than the tables of what is erased.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
@@ -20,7 +19,6 @@ import msgspec
 
 from foldlog import codec
 from foldlog.envelope import CLEARED
-from foldlog.errors import StoreClosed
 from foldlog.locks import locked
 from foldlog.log import moments
 from foldlog.log.port import Log
@@ -56,14 +54,10 @@ class Tables:
         directory: where they are, or are to be.
         log: the log, seen through forks.
         is_shared: other processes use them, too.
-
-    Attributes:
-        is_closed: it fills no more.
     """
 
     def __init__(self, directory: Path, log: Log, *, is_shared: bool) -> None:
         self.directory = directory
-        self.is_closed = False
         self._log = log
         self._is_shared = is_shared
         self._readings: dict[str, Reading] = {}
@@ -123,8 +117,6 @@ class Tables:
         changes = _Changes(source)
         async with aclosing(reading.round(until)) as pages:
             async for page in pages:
-                if self.is_closed:
-                    raise StoreClosed
                 for effect in page:
                     changes.take(effect)
                 if page:
@@ -143,21 +135,16 @@ _MADE: Final = (
 
 
 def _connected(path: Path) -> Any:
-    before = os.umask(0o077)
-    try:
-        connection = duckdb.connect(
-            path,
-            config={
-                "threads": 2,
-                "memory_limit": f"{_MEMORY_BYTES // 1_000_000}MB",
-                "temp_directory": "",
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "python_enable_replacements": False,
-            },
-        )
-    finally:
-        os.umask(before)
+    config: dict[str, Any] = {
+        "threads": 2,
+        "memory_limit": f"{_MEMORY_BYTES // 1_000_000}MB",
+        "temp_directory": "",
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+    }
+    connection = duckdb.connect(path, config=config)
+    path.chmod(0o600)
     connection.execute("set timezone = 'UTC'")
     return connection
 
