@@ -31,7 +31,7 @@ from foldlog.sql.sources import sources_of
 from tests.support.build import update
 
 KINDS = foldlog.memory_store()._core.kinds
-TABLES = tuple(sources_of(KINDS)[name].declared for name in ("updates", "tasks"))
+TABLES = {name: sources_of(KINDS)[name].types for name in ("updates", "tasks")}
 
 
 def answer(query: str, parameters: Any = ()) -> list[Any]:
@@ -264,7 +264,7 @@ async def test_bad_queries_say_what_is_wrong(store: foldlog.Store) -> None:
 
 async def test_it_ends_with_the_program(tmp_path: Path) -> None:
     """Which was killed by force while the query ran: its pipe ends, whatever DuckDB does."""
-    start, empty = Start((), str(tmp_path / "tables"), 64_000_000), codec.encode([])
+    start, empty = Start({}, str(tmp_path / "tables"), 64_000_000), codec.encode([])
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", worker.__file__),
         stdin=asyncio.subprocess.PIPE,

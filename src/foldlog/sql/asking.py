@@ -169,7 +169,7 @@ class _Asked:
         if process is None or process.is_over or process.max_bytes != max_bytes:
             if process is not None:
                 await process.end()
-            tables = tuple(each.declared for each in self._sources.values())
+            tables = {name: each.types for name, each in self._sources.items()}
             start = Start(tables, str(self._tables.directory), max_bytes)
             process = self._process = await _Process.start(start)
         stays = False

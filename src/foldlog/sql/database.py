@@ -18,15 +18,16 @@ from foldlog.jsonable import count_values
 from foldlog.sql.messages import (
     LOCKED,
     POSITION,
+    SETTINGS,
     Answer,
     Ask,
     Data,
     Done,
     Failed,
     Start,
-    Table,
     Wanted,
     quoted,
+    text,
 )
 
 _THREADS: Final = 4
@@ -52,29 +53,26 @@ class Database:
     def __init__(self, start: Start) -> None:
         self._max_bytes = start.max_bytes
         self._directory = start.directory
-        self._tables = {each.name: each for each in start.tables}
+        self._tables = start.tables
         self._gone: set[str] = set()
         self._attached: list[str] = []
         self._connection = duckdb.connect(
             config={
                 "threads": min(_THREADS, os.cpu_count() or 1),
                 "memory_limit": f"{start.max_bytes // 1_000_000}MB",
-                "temp_directory": "",  # nothing of the log is spilled to a disk
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "python_enable_replacements": False,  # a table is no variable of this program
+                **SETTINGS,
             }
         )
         self._connection.execute("set timezone = 'UTC'")
-        self._connection.execute(f"set allowed_directories = [{_text(start.directory)}]")
+        self._connection.execute(f"set allowed_directories = [{text(start.directory)}]")
         self._connection.execute("set enable_external_access = false")
         for each in start.tables:
             self._make(each)
         self._connection.execute("set lock_configuration = true")
 
-    def _make(self, table: Table) -> None:
-        columns = ", ".join(f"{quoted(name)} {type_}" for name, type_ in table.columns.items())
-        self._connection.execute(f"create table {quoted(table.name)} ({columns})")
+    def _make(self, name: str) -> None:
+        columns = ", ".join(f"{quoted(each)} {type_}" for each, type_ in self._tables[name].items())
+        self._connection.execute(f"create table {quoted(name)} ({columns})")
 
     def wanted(self, ask: Ask) -> tuple[str, ...]:
         """Plan a query on empty tables, and return the names of those that it names.
@@ -143,7 +141,7 @@ class Database:
                 wanted.append(name)
                 continue
             try:
-                self._connection.execute(f"attach {_text(path)} as {alias} (read_only)")
+                self._connection.execute(f"attach {text(path)} as {alias} (read_only)")
                 self._attached.append(alias)
                 at = self._connection.execute(f"select position from {alias}.{POSITION}").fetchone()
             except duckdb.Error as error:
@@ -158,7 +156,7 @@ class Database:
             return Wanted(tuple(wanted), is_busy=False)
         self._drop(names)
         for name, alias in zip(names, self._attached, strict=True):
-            columns = ", ".join(map(quoted, self._tables[name].columns))
+            columns = ", ".join(map(quoted, self._tables[name]))
             query = f"select {columns} from {alias}.{quoted(name)}"
             self._connection.execute(f"create view {quoted(name)} as {query}")
         return None
@@ -176,7 +174,7 @@ class Database:
             pass  # there was none
         for name in self._gone:
             self._connection.execute(f"drop view if exists {quoted(name)}")
-            self._make(self._tables[name])
+            self._make(name)
         self._gone.clear()
         self._detach()
 
@@ -221,10 +219,6 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     for each in tree.values() if isinstance(tree, dict) else tree:
         if isinstance(each, dict | list):
             yield from _nodes(each)
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _cost(name: str, type_: str, column: pa.Array) -> int:

@@ -24,7 +24,7 @@ from foldlog.log import moments
 from foldlog.log.port import Log
 from foldlog.position import LogPosition
 from foldlog.projectors.database import Database
-from foldlog.sql.messages import LOCKED, POSITION, quoted
+from foldlog.sql.messages import LOCKED, POSITION, SETTINGS, quoted, text
 from foldlog.sql.rows import Sent, batch, made
 from foldlog.sql.sources import Row, Source, record_of
 from foldlog.store.subscribing import Effect, Reading
@@ -125,6 +125,7 @@ class Tables:
                     await database.do(partial(_write, database, changes, reading.position()))
                     changes = _Changes(source)
         await database.do(partial(_write, database, changes, until))
+        reading.shrink()
         self._readings[name] = reading
         return True
 
@@ -135,15 +136,8 @@ _MADE: Final = (
 
 
 def _connected(path: Path) -> Any:
-    config: dict[str, Any] = {
-        "threads": 2,
-        "memory_limit": f"{_MEMORY_BYTES // 1_000_000}MB",
-        "temp_directory": "",
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }
-    connection = duckdb.connect(path, config=config)
+    memory = f"{_MEMORY_BYTES // 1_000_000}MB"
+    connection = duckdb.connect(path, config={"threads": 2, "memory_limit": memory, **SETTINGS})
     path.chmod(0o600)
     connection.execute("set timezone = 'UTC'")
     return connection
@@ -172,19 +166,22 @@ def _write(database: Database, changes: _Changes, position: LogPosition) -> None
     source = changes.source
     name, rows = quoted(source.name), changes.taken()
     connection = database.cursor()
+    has_freed = changes.has_cleared and source.rows_of is not None
     database.begin()
     if changes.views:
         keys = [quoted(each.name) for each in source.columns[: len(source.kind.keys)]]
         lists = [[*each] for each in zip(*changes.views, strict=True)]
         views = ", ".join("unnest(?::varchar[])" for _ in keys)
-        database.execute(f"delete from {name} where ({', '.join(keys)}) in (select {views})", lists)
+        where = f"({', '.join(keys)}) in (select {views})"
+        [count] = database.execute(f"delete from {name} where {where}", lists).fetchone()
+        has_freed |= changes.has_cleared and count > 0
     if rows:
         connection.register("rows_of_records", batch(source.columns, rows))
         database.execute(f"insert into {name} select {made(source.columns)} from rows_of_records")
         connection.unregister("rows_of_records")
     database.execute(
         f"update {POSITION} set position = ?, has_freed = has_freed or ?",
-        (str(position), changes.has_cleared),
+        (str(position), has_freed),
     )
     database.execute("commit")
 
@@ -200,8 +197,7 @@ def _copied(database: Database, path: Path) -> bool:
     if has_freed:
         new = _new(path)
         new.unlink(missing_ok=True)
-        text = str(new).replace("'", "''")
-        database.execute(f"attach '{text}' as copied")
+        database.execute(f"attach {text(str(new))} as copied")
         database.execute(f"copy from database {quoted(own)} to copied")
         database.execute(f"update copied.{POSITION} set has_freed = false")
         database.execute("detach copied")
@@ -220,7 +216,7 @@ class _Changes:
         self.source = source
         self.views: dict[Keys, None] = {}
         self.has_cleared = False
-        self._rows: list[Sent] = []
+        self._rows: dict[Keys, list[Sent]] = {}
         self._folds: dict[Keys, tuple[int, Folded[Any]]] = {}
         self._count = self._bytes = 0
 
@@ -241,19 +237,19 @@ class _Changes:
             self._folds[subject.keys] = subject.shard, folded
         elif is_cleared:
             self.views[subject.keys] = None
-            self._rows = [
-                each for each in self._rows if each[0][: len(subject.keys)] != subject.keys
-            ]
+            self._rows.pop(subject.keys, None)
         else:
             row = envelope, record_of(self.source.kind, envelope)
-            self._rows.append(_sent(subject.keys, subject.shard, row))
+            rows = self._rows.setdefault(subject.keys, [])
+            rows.append(_sent(subject.keys, subject.shard, row))
 
     def taken(self) -> list[Sent]:
         """Return the rows to write."""
         if self.source.rows_of is not None:
             for keys, (shard, folded) in self._folds.items():
-                self._rows += [_sent(keys, shard, e) for e in self.source.rows_of(folded.state)]
-        return self._rows
+                rows = self.source.rows_of(folded.state)
+                self._rows[keys] = [_sent(keys, shard, each) for each in rows]
+        return [row for rows in self._rows.values() for row in rows]
 
 
 def _sent(keys: Keys, shard: int, row: Row) -> Sent:

@@ -26,17 +26,10 @@ class Column(msgspec.Struct, frozen=True):
     form: str = ""
 
 
-class Table(msgspec.Struct, frozen=True):
-    """A table as a query sees it: the columns with their types, by name."""
-
-    name: str
-    columns: dict[str, str]
-
-
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """The tables that there are, the directory of their files, and the limit of memory."""
+    """The columns' types of all tables, by name; the directory of their files; bytes of memory."""
 
-    tables: tuple[Table, ...]
+    tables: dict[str, dict[str, str]]
     directory: str
     max_bytes: int
 
@@ -95,6 +88,14 @@ POSITION: Final = "foldlog_position"
 LOCKED: Final = "Could not set lock"
 """In DuckDB's message, where another process has a file open."""
 
+SETTINGS: Final[dict[str, Any]] = {
+    "temp_directory": "",  # nothing of the log is spilled to a disk
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,  # a table is no variable of this program
+}
+"""Of all connections to DuckDB."""
+
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
@@ -102,6 +103,11 @@ def framed(message: Question | Answer) -> bytes:
     """A message as it goes through a pipe."""
     body = _encoder.encode(message)
     return HEADER.pack(len(body)) + body
+
+
+def text(value: str) -> str:
+    """A text as SQL has it."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def quoted(name: str) -> str:

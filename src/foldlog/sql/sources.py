@@ -16,7 +16,6 @@ import msgspec
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog.sql import messages
 from foldlog.sql.columns import columns_of
 from foldlog.sql.messages import Column
 from foldlog.store.core import core_of
@@ -61,16 +60,15 @@ class Source(NamedTuple):
     rows_of: Callable[[Any], Iterable[Row]] | None = None
 
     @property
-    def declared(self) -> messages.Table:
-        """The table, for the process that answers."""
-        return messages.Table(self.name, {each.name: each.type for each in self.columns})
+    def types(self) -> dict[str, str]:
+        """The types of the columns, by name."""
+        return {each.name: each.type for each in self.columns}
 
 
 def tables(store: BaseStore) -> list[Table]:
     """Return the tables that `store.sql` knows, by name."""
     return [
-        Table(name, each.row, each.declared.columns)
-        for name, each in sources_of(core_of(store).kinds).items()
+        Table(name, each.row, each.types) for name, each in sources_of(core_of(store).kinds).items()
     ]
 
 

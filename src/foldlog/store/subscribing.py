@@ -278,6 +278,10 @@ class Reading:
         index = None if effect.is_last else e.index
         self._reaches[effect.subject.shard] = Reach(e.seq, index, mark_of(e.id))
 
+    def shrink(self) -> None:
+        """Remember a tenth of what it may, until it goes on."""
+        self._effects.shrink(_REMEMBERED // 10)
+
     def position(self) -> LogPosition:
         """How far it has come."""
         return LogPosition(tuple(self._reaches))
@@ -369,7 +373,7 @@ class _Effects:
         grown = len(folded.seen) + len(folded.newest) - before
         self._folds[stored.subject] = subject, folded, size + grown
         self._size += grown
-        self._make_room()
+        self.shrink(_REMEMBERED)
         return found
 
     def _subject(self, shard: int, name: str, envelope: Recorded) -> Subject:
@@ -387,8 +391,9 @@ class _Effects:
                     for envelope in record.envelopes:
                         _stepped(fold, folded, subject, envelope)
 
-    def _make_room(self) -> None:
-        while self._size > _REMEMBERED and len(self._folds) > 1:
+    def shrink(self, most: int) -> None:
+        """Remember so much at most, but for the view that it met last."""
+        while self._size > most and len(self._folds) > 1:
             self._is_whole = False
             self._size -= self._folds.pop(next(iter(self._folds)))[2]
 
