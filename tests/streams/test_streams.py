@@ -313,7 +313,7 @@ async def test_a_mounted_application_knows_its_paths(store: foldlog.Store) -> No
 async def _waits(app: Any, readers: int) -> list[Any]:
     """Readers of one stream, without sockets: the messages that each was sent."""
     sent: list[list[Any]] = []
-    query = b"offset=now&live=long-poll"
+    query = b"offset=-1&live=long-poll"
 
     async def read() -> None:
         mine: list[Any] = []

@@ -19,7 +19,6 @@ from foldlog_projections.streams import (
     Appended,
     Closed,
     ForkedTo,
-    Gone,
     Opened,
     Stream,
 )
@@ -27,11 +26,11 @@ from foldlog_projections.streams import (
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
 
+# Bytes of one record; what is appended at once may be several.
 PIECE_BYTES: Final = 256 * 1024
-"""Bytes of one record; what is appended at once may be several."""
 
+# A stream lives longer than its time to live by such a part of it; so often a read is recorded.
 _SLACK: Final = 8
-"""A stream lives longer than its time to live by such a part of it; so often a read is recorded."""
 
 _OFFSET: Final = re.compile(r"[0-9]{16}_[0-9a-f]{16}")
 
@@ -60,14 +59,18 @@ class Asked(NamedTuple):
     producer: Producer | None = None
     seq: str = ""
 
+    @property
+    def size(self) -> int:
+        """How much it appends."""
+        return sum(map(len, self.pieces))
+
 
 class Outcome(NamedTuple):
-    """What is answered, and what is appended for it. `status` below 300: it was done."""
+    """What is done, and how it is answered."""
 
     status: int
     records: tuple[Any, ...] = ()
     headers: Mapping[str, str] = MappingProxyType({})
-    reason: str = ""
 
 
 def media_type(content_type: str) -> str:
@@ -162,18 +165,18 @@ def staged(stream: Stream) -> Stream:
 
 
 def create(stream: Stream, opened: Opened, asked: Asked) -> Outcome:
-    """Open a stream, or say that it is there as it was asked for."""
+    """Open a stream, or say that it is there as it was asked for. Raises Refused: it is not."""
     if stream.is_gone:
-        return Outcome(409, reason="the stream was deleted, and others begin with it")
+        raise Refused(409, "the stream was deleted, and others begin with it")
     if stream.opened is not None:
         if not _is_alike(stream.opened, opened) or stream.is_closed != asked.closes:
-            return Outcome(409, reason="there is a stream of another configuration")
-        return Outcome(200, headers=described(stream))
+            raise Refused(409, "there is a stream of another configuration")
+        return Outcome(200, (), described(stream))
     new = staged(stream).advanced(opened, 0.0)
-    records = (opened, *_appended(new, asked))
-    for each in records[1:]:
+    records = _appended(new, asked)
+    for each in records:
         new.advanced(each, 0.0)
-    return Outcome(201, records, described(new))
+    return Outcome(201, (opened, *records), described(new))
 
 
 def _is_alike(there: Opened, asked: Opened) -> bool:
@@ -191,69 +194,70 @@ def _is_alike(there: Opened, asked: Opened) -> bool:
 
 
 def append(stream: Stream, asked: Asked) -> Outcome:
-    """Append to a stream, close it, or both."""
-    refused = missing(stream) or _fenced(stream, asked.producer)
-    if refused is not None:
-        return refused
-    assert stream.opened is not None
-    producer = asked.producer
+    """Append to a stream, close it, or both. Raises Refused: it takes nothing of that."""
+    opened, producer = there(stream), asked.producer
+    epoch, last = stream.producers.get(producer.id, (0, -1)) if producer else (0, -1)
+    if producer is not None and producer.epoch < epoch:
+        raise Refused(403, "Producer-Epoch: a later one was here", producer_epoch=str(epoch))
     if stream.is_closed:
-        is_repeat = producer == stream.closer if producer else asked.closes and not asked.pieces
-        return _answer(stream, asked, 204 if is_repeat else 409, "the stream is closed")
-    if asked.pieces and media_type(asked.content_type) != media_type(stream.opened.content_type):
-        return Outcome(409, reason=f"the stream is {stream.opened.content_type}")
+        if producer == stream.closer if producer else asked.closes and not asked.pieces:
+            return Outcome(204, (), _told(stream, producer))
+        raise Refused(409, "the stream is closed", **_told(stream))
+    if asked.pieces and media_type(asked.content_type) != media_type(opened.content_type):
+        raise Refused(409, f"the stream is {opened.content_type}")
     if producer is not None:
-        epoch, last = stream.producers.get(producer.id, (producer.epoch, -1))
         if producer.epoch > epoch:
             last = -1
             if producer.number:
-                return Outcome(400, reason="Producer-Seq: a new epoch begins with 0")
+                raise Refused(400, "Producer-Seq: a new epoch begins with 0")
         if producer.number <= last:
-            return _answer(stream, asked, 204)
+            return Outcome(204, (), _told(stream, producer))
         if producer.number > last + 1:
-            headers = {
-                "Producer-Expected-Seq": str(last + 1),
-                "Producer-Received-Seq": str(producer.number),
-            }
-            return Outcome(409, headers=headers, reason="requests of this producer are missing")
+            numbers = {"producer_expected_seq": last + 1, "producer_received_seq": producer.number}
+            headers = {name: str(each) for name, each in numbers.items()}
+            raise Refused(409, "requests of this producer are missing", **headers)
     if asked.seq and stream.seq and asked.seq.encode() <= stream.seq.encode():
-        return Outcome(409, reason=f"Stream-Seq: it is not greater than {stream.seq!r:.80}")
+        raise Refused(409, f"Stream-Seq: it is not greater than {stream.seq!r:.80}")
     records, new = _appended(stream, asked), staged(stream)
     for each in records:
         new.advanced(each, 0.0)
-    status = 200 if producer and asked.pieces else 204
-    return _answer(new, asked, status)._replace(records=records)
+    return Outcome(200 if producer and asked.pieces else 204, records, _told(new, producer))
 
 
 def fork(stream: Stream, path: str, id: str) -> Outcome:
-    """Note that another stream begins with what is here."""
+    """Note that another stream begins with what is here. Raises Refused: nothing can."""
     if stream.is_gone:
-        return Outcome(409, reason="the source was deleted")
-    if not stream.id:
-        return Outcome(404, reason="the source does not exist")
+        raise Refused(409, "the source was deleted")
+    there(stream)
     return Outcome(200, (ForkedTo(path, id),))
 
 
-def remove(stream: Stream) -> Outcome:
-    """Delete a stream that others begin with: it stays for them."""
-    return missing(stream) or Outcome(204, (Gone(),))
+def inherited(opened: Opened, source: Stream) -> Opened:
+    """How a fork is opened: what was not said is as of its source. Raises Refused: it cannot be."""
+    at = there(source)
+    if media_type(opened.content_type) not in ("", media_type(at.content_type)):
+        raise Refused(409, f"the source is {at.content_type}")
+    if (base := opened.fork_offset or source.tail) > source.tail:
+        raise Refused(400, "Stream-Fork-Offset: the source ends before")
+    lives = at if opened.ttl is None and not opened.expires_at else opened
+    return msgspec.structs.replace(
+        opened,
+        content_type=at.content_type,
+        base=base,
+        source_id=source.id,
+        ttl=lives.ttl,
+        expires_at=lives.expires_at,
+        expires=lives.expires,
+    )
 
 
-def missing(stream: Stream) -> Outcome | None:
-    """What is answered where there is no stream."""
+def there(stream: Stream) -> Opened:
+    """How a stream was opened. Raises Refused: there is none."""
     if stream.is_gone:
-        return Outcome(410, reason="the stream was deleted")
-    return None if stream.id else Outcome(404, reason="there is no such stream")
-
-
-def _fenced(stream: Stream, producer: Producer | None) -> Outcome | None:
-    """What a producer is told that another one of its name has followed."""
-    if producer is None or (known := stream.producers.get(producer.id)) is None:
-        return None
-    if producer.epoch >= known[0]:
-        return None
-    headers = {"Producer-Epoch": str(known[0])}
-    return Outcome(403, headers=headers, reason="Producer-Epoch: a later one has been here")
+        raise Refused(410, "the stream was deleted")
+    if stream.opened is None:
+        raise Refused(404, "there is no such stream")
+    return stream.opened
 
 
 def _appended(stream: Stream, asked: Asked) -> tuple[Any, ...]:
@@ -270,25 +274,23 @@ def _appended(stream: Stream, asked: Asked) -> tuple[Any, ...]:
     return tuple(records)
 
 
-def _answer(stream: Stream, asked: Asked, status: int, reason: str = "") -> Outcome:
-    headers = {"Stream-Next-Offset": stream.tail}
+def _told(stream: Stream, producer: Producer | None = None) -> dict[str, str]:
+    """Where a stream ends, and how far its producer is."""
+    headers = {"stream-next-offset": stream.tail}
     if stream.is_closed:
-        headers["Stream-Closed"] = "true"
-    if asked.producer is not None and status < 300:
-        epoch, last = stream.producers.get(asked.producer.id, (asked.producer.epoch, 0))
-        headers |= {"Producer-Epoch": str(epoch), "Producer-Seq": str(last)}
-    return Outcome(status, (), headers, reason)
+        headers["stream-closed"] = "true"
+    if producer is not None:
+        epoch, last = stream.producers.get(producer.id, (producer.epoch, 0))
+        headers |= {"producer-epoch": str(epoch), "producer-seq": str(last)}
+    return headers
 
 
 def described(stream: Stream) -> dict[str, str]:
     """What there is to know of a stream, as headers."""
-    opened = stream.opened
-    assert opened is not None
-    found = {"Content-Type": opened.content_type, "Stream-Next-Offset": stream.tail}
-    if stream.is_closed:
-        found["Stream-Closed"] = "true"
+    opened = there(stream)
+    found = _told(stream) | {"content-type": opened.content_type}
     if opened.ttl is not None:
-        found["Stream-TTL"] = str(opened.ttl)
+        found["stream-ttl"] = str(opened.ttl)
     if opened.expires_at:
-        found["Stream-Expires-At"] = opened.expires_at
+        found["stream-expires-at"] = opened.expires_at
     return found

@@ -15,6 +15,7 @@ from foldlog.bounds import Budget, Refused
 from foldlog.errors import (
     AlreadyAnswered,
     AppendConflict,
+    AppendFailed,
     AppendUnknown,
     FoldlogError,
     IdTaken,
@@ -27,7 +28,9 @@ from foldlog.errors import (
     PayloadTooLarge,
     ReadOnlyStore,
     SessionExists,
+    SessionHasForks,
     SteeringValidationError,
+    StoreClosed,
     UnknownMoment,
     WaitingExpired,
 )
@@ -42,10 +45,12 @@ _STATUSES: Final[dict[type[FoldlogError], int]] = {
     AlreadyAnswered: 409,
     AppendConflict: 409,
     IdTaken: 409,
+    AppendFailed: 503,
     IllegalTransition: 409,
     MergeRefused: 409,
     Misuse: 409,
     SessionExists: 409,
+    SessionHasForks: 409,
     NotFound: 404,
     UnknownMoment: 404,
     PastErased: 410,
@@ -57,6 +62,7 @@ _STATUSES: Final[dict[type[FoldlogError], int]] = {
     ReadOnlyStore: 403,
     LogUnavailable: 503,
     AppendUnknown: 503,
+    StoreClosed: 503,
 }
 
 _TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -80,7 +86,7 @@ def make_app(store: Store, access: Access) -> Starlette:
     made = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, access=access)],
-        exception_handlers={Refused: _refused, FoldlogError: _failed, Exception: _broken},
+        exception_handlers={Refused: _refused, FoldlogError: failed, Exception: _broken},
     )
     made.state.token = access.token
     made.state.budget = Budget()
@@ -125,7 +131,7 @@ async def _broken(request: Request, error: Exception) -> Response:
     return refusal(500, "InternalError", f"{type(error).__name__}: see the log of this server")
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def failed(request: Request, error: Exception) -> Response:
     """What the store refused, by the name of its error."""
     status = next((_STATUSES[t] for t in type(error).__mro__ if t in _STATUSES), 500)
     more: dict[str, Any] = (

@@ -1,0 +1,109 @@
+"""Feeds of sessions and runs over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+import foldlog
+from foldlog.streams.feeds import offset_of, parsed
+from tests.streams.conftest import served
+from tests.support.build import update
+from tests.support.stores import Backend
+
+OFFSET = "stream-next-offset"
+
+
+@pytest.fixture
+async def store(backend: Backend) -> AsyncIterator[foldlog.Store]:
+    async with await backend.open() as store:
+        yield store
+
+
+@pytest.fixture
+async def client(store: foldlog.Store) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(store) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
+        yield client
+
+
+def texts(answer: httpx.Response) -> list[str]:
+    return [each["record"]["content"]["text"] for each in answer.json()]
+
+
+async def _save(store: foldlog.Store, id: str) -> None:
+    await store.save_update(update(id, session_id="trip", content={"text": id}))
+
+
+async def test_a_session_is_followed_from_any_position(
+    store: foldlog.Store, client: httpx.AsyncClient
+) -> None:
+    await _save(store, "one")
+    first = await client.get("/feeds/sessions/trip")
+    await _save(store, "two")
+    second = await client.get("/feeds/sessions/trip", params={"offset": first.headers[OFFSET]})
+    assert (texts(first), texts(second)) == (["one"], ["two"])
+    assert first.headers[OFFSET] < second.headers[OFFSET]
+    assert second.headers["stream-up-to-date"] == "true"
+    at = {"offset": second.headers[OFFSET], "live": "long-poll"}
+    waiting = asyncio.create_task(client.get("/feeds/sessions/trip", params=at))
+    await _save(store, "three")
+    assert texts(await waiting) == ["three"]
+
+
+async def test_a_session_is_read_by_kind(store: foldlog.Store, client: httpx.AsyncClient) -> None:
+    await _save(store, "one")
+    async with await store.session("trip") as session:
+        await session.spawn_task("look")
+    every = (await client.get("/feeds/sessions/trip")).json()
+    some = await client.get("/feeds/sessions/trip", params=[("kind", "tasks")])
+    assert {each["view"][0] for each in every} == {"tasks", "updates"}
+    assert {each["view"][0] for each in some.json()} == {"tasks"}
+    assert some.headers[OFFSET] == (await client.get("/feeds/sessions/trip")).headers[OFFSET]
+
+
+async def test_what_a_run_says_ends_with_it(
+    store: foldlog.Store, client: httpx.AsyncClient
+) -> None:
+    path = "/feeds/runs/answer"
+    async with store.run("answer") as run:
+        await run.say({"token": "The "})
+        first = await client.get(path)
+        assert first.json() == [{"token": "The "}]
+        assert "stream-closed" not in first.headers
+        at = {"offset": first.headers[OFFSET], "live": "long-poll"}
+        waiting = asyncio.create_task(client.get(path, params=at))
+        await run.say("ferry")
+        second = await waiting
+        assert second.json() == ["ferry"]
+        at["offset"] = second.headers[OFFSET]
+        waiting = asyncio.create_task(client.get(path, params=at))
+    end = await waiting
+    while "stream-closed" not in end.headers:
+        at["offset"] = end.headers[OFFSET]
+        end = await client.get(path, params=at)
+    assert end.status_code == 204
+    both = await client.get("/feeds/runs/answer/answer", params={"offset": "-1", "live": "sse"})
+    assert 'data:[{"token":"The "},"ferry"]\n' in both.text
+    assert '"streamClosed":true' in both.text
+
+
+async def test_a_feed_is_only_read(client: httpx.AsyncClient) -> None:
+    for method in ("PUT", "POST", "DELETE"):
+        answer = await client.request(method, "/feeds/sessions/trip")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    for path in ("/feeds/sessions/", "/feeds/other/a", "/feeds/runs/a/b/c/"):
+        assert (await client.get(path)).status_code == 404
+    for offset in ("1", "0000000000000001", "0000000000000001.000001,2"):
+        answer = await client.get("/feeds/sessions/trip", params={"offset": offset})
+        assert answer.status_code == 400
+
+
+def test_offsets_order_as_positions_do() -> None:
+    texts = ["@1.0", "@1.9", "@1.10", "@1~0123abcd", "@2.0,3", "@9,10", "@10,10.2", "@10,10"]
+    positions = [foldlog.LogPosition.parse(each) for each in texts]
+    offsets = [offset_of(each) for each in positions]
+    assert offsets == sorted(offsets)
+    assert [parsed(each) for each in offsets] == positions
