@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-MAX_BYTES: Final = 8 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes that a request may append."""
 
 MAX_READERS: Final = 20_000

@@ -251,9 +251,9 @@ def inherited(opened: Opened, source: Stream) -> Opened:
     )
 
 
-def there(stream: Stream) -> Opened:
+def there(stream: Stream, *, even_gone: bool = False) -> Opened:
     """How a stream was opened. Raises Refused: there is none."""
-    if stream.is_gone:
+    if stream.is_gone and not even_gone:
         raise Refused(410, "the stream was deleted")
     if stream.opened is None:
         raise Refused(404, "there is no such stream")

@@ -15,6 +15,7 @@ from foldlog.bounds import Refused
 from foldlog.errors import NotFound, PayloadError, PayloadTooLarge, RedactionFailed
 from foldlog.kind import Key
 from foldlog.opening import Store
+from foldlog.store.primitives import Item
 from foldlog.streams import deciding
 from foldlog.streams.deciding import Asked, Outcome
 from foldlog.views import Consistency
@@ -120,43 +121,44 @@ class Streams:
         self, path: str, stream: Stream, after: str, until: str | None = None, limit: int = PAGE
     ) -> list[Appended]:
         """A page of what a stream begins with, and then of what was appended to it."""
-        opened, found, size = stream.opened, list[Appended](), 0
-        assert opened is not None
+        opened, found = deciding.there(stream, even_gone=True), list[Appended]()
         if after < opened.base:
-            source = await self._view(opened.source) if opened.source else Stream()
+            source = await self._view(opened.source)
             if source.id != opened.source_id:
                 raise Refused(410, "what the stream begins with was erased")
-            if opened.source:
-                end = opened.base if until is None else min(until, opened.base)
-                found = await self._appended(opened.source, source, after, end, limit)
-            size = sum(len(each.body) for each in found)
+            end = min(until or opened.base, opened.base)
+            found = await self._appended(opened.source, source, after, end, limit)
             if end == until or not found or found[-1].offset < end:
                 return found
             after = opened.base
-        key, cursor = key_of(path), None if after == opened.base else after
-        tail = stream.tail if until is None else until
-        while len(found) < limit and size < PAGE_BYTES:
-            items = await self._items(key, cursor, after < tail, PAGE_BYTES - size)
+        cursor, tail = None if after == opened.base else after, until or stream.tail
+        left = PAGE_BYTES - sum(len(each.body) for each in found)
+        while len(found) < limit and left > 0:
+            # One more for the record that opens it.
+            items = await self._items(path, cursor, limit - len(found) + 1, left, after < tail)
             for item in items:
                 if isinstance(item.record, Appended) and len(found) < limit:
-                    if until is not None and item.record.offset > until:
+                    after = item.record.offset
+                    if after > tail and until:
                         return found
                     found.append(item.record)
-                    size += len(item.record.body)
-                    after = item.record.offset
+                    left -= len(item.record.body)
             if not items:
                 break
             cursor = items[-1].id
         return found
 
-    async def _items(self, key: Key[Stream], cursor: str | None, must: bool, most: int) -> Any:
+    async def _items(
+        self, path: str, after: str | None, limit: int, most: int, must: bool
+    ) -> list[Item]:
         """A page of a view; where it must have more, not of one that lags."""
-        options: dict[str, Any] = {"after": cursor, "limit": PAGE, "max_bytes": most}
+        key, items = key_of(path), self._store.items
         try:
-            items = await self._store.items(key, **options)
-            if items or not must:
-                return items
-            return await self._store.items(key, **options, consistency="strong")
+            return await items(key, after=after, limit=limit, max_bytes=most) or (
+                await items(key, after=after, limit=limit, max_bytes=most, consistency="strong")
+                if must
+                else []
+            )
         except NotFound:
             raise Refused(410, "offset: it is of a stream that was deleted") from None
 
