@@ -26,6 +26,10 @@ TARGETS: Final = {"SQLite": 30_000, "DuckDB": 30_000, "PostgreSQL": 15_000}
 SAVES: Final = 1_000
 """Saves a second beside which rows are to come in time."""
 
+UPDATES: Final = 50
+ACTIVE: Final = 100
+"""Updates of a session, and sessions that are saved to in turn."""
+
 CASE: Final = "a row for each record"
 CPU: Final = "by CPU time of the process"
 LATE: Final = "from a save's call to its row's commit"
@@ -50,6 +54,7 @@ async def run(bench: Bench) -> None:
     async with bench.opened((Foldlog,)) as [contender]:
         databases = [each for each in TARGETS if await _has(bench, each)]
         await _rows(bench, contender, databases)
+    async with bench.opened((Foldlog,)) as [contender]:
         await _late(bench, contender, databases)
 
 
@@ -77,16 +82,19 @@ async def _to(bench: Bench, database: str) -> str:
 
 async def _rows(bench: Bench, contender: Foldlog, databases: list[str]) -> None:
     records = bench.size(400_000, 20_000)
-    sessions = records // 50
+    sessions = records // UPDATES
     bench.begin(
         "projectors",
         "Records projected into another database",
-        f"A log of {records:,} updates of {sessions:,} sessions, a record each; `foldlog.table` "
-        "writes a row of four columns for each into an empty table. One process reads the log and "
-        "writes. PostgreSQL is as Debian configures it, fsync on.",
+        f"A log of {records:,} updates, a record each, in {sessions:,} sessions of {UPDATES}, "
+        f"{ACTIVE} at a time; `foldlog.table` writes a row of four columns for each into an empty "
+        "table. One process reads the log and writes. PostgreSQL is as Debian configures it.",
         ours="foldlog",
     )
-    updates = (workload.update(number % sessions) for number in range(records))
+    updates = (
+        workload.update(number // (ACTIVE * UPDATES) * ACTIVE + number % ACTIVE)
+        for number in range(records)
+    )
     await load(contender.store, as_saved(updates))
     bench.say(f"  {records:,} updates are in the log")
     for database in bench.turns(databases):

@@ -312,30 +312,20 @@ class _Following:
 
     async def _write(self, items: Sequence[LogItem], position: LogPosition, *, once: bool) -> None:
         """Write a page: all at once; or where that is refused, one by one to the one that is."""
-        try:
-            await self._apply(items, position)
-        except (_Moved, FoldlogError):
-            raise
-        except Exception:
-            if not await self._database.do(self._database.is_there):
-                raise
-            if not items:
-                raise
-            for each in items:
-                try:
-                    await self._apply([each], each.position)
-                except (_Moved, FoldlogError):
-                    raise
-                except Exception as refused:
-                    if not await self._database.do(self._database.is_there):
-                        raise
-                    await self._refused(each, refused, once=once)
-            if position != items[-1].position:
-                await self._apply([], position)
+        error = await self._refusal(items, position)
+        if error is None:
+            return
+        if not items:
+            raise error
+        for each in items:
+            if (error := await self._refusal([each], each.position)) is not None:
+                await self._refused(each, error, once=once)
+        if position != items[-1].position:
+            await self._apply([], position)
 
-    async def _refused(self, item: LogItem, error: Exception, *, once: bool) -> None:
+    async def _refused(self, item: LogItem, refusal: Exception, *, once: bool) -> None:
         """Try a record again until it is taken, or somebody parks it."""
-        projector = self._projector
+        projector, error = self._projector, refusal
         while True:
             if not self.parks.is_set():
                 self.failed = ProjectorFailed(projector.name, item, error)
@@ -347,28 +337,35 @@ class _Following:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._pause()):
                         await self.parks.wait()
-            try:
-                if self.parks.is_set():
-                    self.parks.clear()
-                    text = f"{type(error).__name__}: {error}"
-                    await self._apply([], item.position, parked=(item, text))
-                else:
-                    await self._apply([item], item.position)
-            except (_Moved, FoldlogError):
-                raise
-            except Exception as again:
-                if not await self._database.do(self._database.is_there):
-                    raise
-                error = again
-            else:
+            parked = (item, f"{type(error).__name__}: {error}") if self.parks.is_set() else None
+            self.parks.clear()
+            again = await self._refusal([] if parked else [item], item.position, parked)
+            if again is None:
                 self.failed = None
                 return
+            error = again
+
+    async def _refusal(
+        self,
+        items: Sequence[LogItem],
+        position: LogPosition,
+        parked: tuple[LogItem, str] | None = None,
+    ) -> Exception | None:
+        """Write; return the error where the function or the database refuses it."""
+        try:
+            await self._apply(items, position, parked)
+        except (_Moved, FoldlogError):
+            raise
+        except Exception as error:
+            if not await self._database.do(self._database.is_there):
+                raise
+            return error
+        return None
 
     async def _apply(
         self,
         items: Sequence[LogItem],
         position: LogPosition,
-        *,
         parked: tuple[LogItem, str] | None = None,
     ) -> None:
         """Write rows and position in one transaction, if nobody else has written since."""

@@ -27,8 +27,10 @@ from foldlog.upcasting import UPCASTERS
 from foldlog.views.watching import woken
 from foldlog_projections.fold import Folded, start, step
 
-_REMEMBERED: Final = 200_000
-"""How much a subscription remembers: views that it met last, their ids, and what was replaced."""
+_REMEMBERED: Final = 500_000
+"""How much a subscription remembers: views that it met last, their ids, and what was replaced.
+An id takes 120 bytes; a view that it has forgotten is read again, which takes a hundred times as
+long."""
 
 _ID_BYTES: Final = 250
 """Bytes of a record in a state that count as one of these."""
