@@ -120,14 +120,20 @@ class AgentSteps:
         counts[sort] = number
         return result
 
-    async def model(self, agent: str, ask: Callable[[], Awaitable[Any]], prompt: Any = None) -> Any:
+    async def model(
+        self,
+        agent: str,
+        ask: Callable[[], Awaitable[Any]],
+        prompt: Any = None,
+        what: str = "model",
+    ) -> Any:
         """Ask the model in a step. `prompt` is on record, and has to be the same in a rerun."""
 
         async def call(prompt: Any = None) -> Any:
             return await ask()
 
         given = {} if prompt is None else {"prompt": prompt}
-        return await self.do(agent, "model", call, kind="model", **given, **self._model)
+        return await self.do(agent, what, call, kind="model", **given, **self._model)
 
     async def tool(
         self,

@@ -20,7 +20,8 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 import foldlog
 from foldlog.errors import InvalidId, PayloadError, RedactionFailed
-from foldlog.integrations.claude_agent import FORMAT, FoldlogSessionStore, session_of
+from foldlog.integrations.claude_agent import FoldlogSessionStore, session_of
+from foldlog.integrations.claude_agent.sessions import FORMAT
 
 KEY = {"project_key": "acme", "session_id": "6d1f7ea4-2a4b-4f0e-9f4e-2b8d9a2a7c11"}
 SUB = {**KEY, "subpath": "subagents/agent-1"}

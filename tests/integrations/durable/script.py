@@ -49,12 +49,14 @@ class Script:
 
     Args:
         file: where the calls of all processes stand, a JSON value a line.
-        dies_at: the call and the moment at which this process kills, or stops, itself; "": never.
+        dies_at: the call and the moment at which a process is killed, or told to stop; "": never.
+        pid: that process. None: this one.
     """
 
-    def __init__(self, file: Path, dies_at: str = "") -> None:
-        self._file = file
-        self._dies_at = dies_at
+    def __init__(self, file: Path, dies_at: str = "", pid: int | None = None) -> None:
+        self.file = file
+        self.dies_at = dies_at
+        self._pid = pid or os.getpid()
 
     def model(self, responses: int) -> tuple[ToolCall, ...]:
         """What the model wants that has responded so often: calls of tools; none: it answers."""
@@ -72,15 +74,15 @@ class Script:
         return ", ".join(sorted(results))
 
     def _happen(self, call: str) -> None:
-        if self._dies_at == f"{call} {STOPPED}":
-            os.kill(os.getpid(), signal.SIGTERM)
+        if self.dies_at == f"{call} {STOPPED}":
+            os.kill(self._pid, signal.SIGTERM)
         for moment in MOMENTS:
             self._write(call, moment)
-            if self._dies_at == f"{call} {moment}":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.dies_at == f"{call} {moment}":
+                os.kill(self._pid, signal.SIGKILL)
 
     def _write(self, *said: str) -> None:
-        with self._file.open("a") as file:
+        with self.file.open("a") as file:
             file.write(json.dumps([*said, os.getpid()]) + "\n")
 
 

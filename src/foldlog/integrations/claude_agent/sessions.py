@@ -1,10 +1,4 @@
-"""Sessions of the Claude Agent SDK on foldlog: each transcript is a conversation of a session.
-
-    from foldlog.integrations.claude_agent import FoldlogSessionStore
-
-The contract is `claude_agent_sdk.SessionStore`, 0.1.66 and later:
-https://github.com/anthropics/claude-agent-sdk-python/blob/main/src/claude_agent_sdk/types.py
-"""
+"""Sessions of the Claude Agent SDK: each transcript is a conversation of a session."""
 
 from __future__ import annotations
 
@@ -16,24 +10,17 @@ from uuid import uuid4
 from zlib import crc32
 
 import msgspec
+from claude_agent_sdk import SessionStore, __version__, fold_session_summary
 
 from foldlog import kinds
 from foldlog.envelope import Recorded
 from foldlog.errors import InvalidId, PayloadError, shown
 from foldlog.integrations.access import AnyStore, OnStore, access_to
 from foldlog.integrations.objects import Unreadable, read_as
-from foldlog.integrations.required import not_installed
 from foldlog.kind import Fold, Kind
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections.messages import MAIN, Conversations, Message, MessagesRemoved
-
-try:
-    from claude_agent_sdk import SessionStore, __version__, fold_session_summary
-except ModuleNotFoundError as _error:
-    raise not_installed("claude-agent", _error) from _error
-
-__all__ = ["FoldlogSessionStore", "session_of"]
 
 S = TypeVar("S", "_Last", "_Summary")
 
