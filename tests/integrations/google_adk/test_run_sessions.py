@@ -219,20 +219,21 @@ async def test_an_error_is_in_the_run_and_not_in_the_conversation(store: foldlog
     assert len(await stored(store)) == 1
 
 
-async def test_a_fork_of_the_runs_own_session_has_the_conversation(store: foldlog.Store) -> None:
-    id, other = (session_id_of(**ANN, session_id=name) for name in ("trip", "again"))
-
-    async def tell(session_id: str, name: str) -> None:
+async def test_a_fork_goes_on_with_the_conversation_as_it_was(store: foldlog.Store) -> None:
+    async def ask(session_id: str) -> None:
+        app, user, id = session_id.split("/")
         async with store.run("talk", session_id=session_id) as run:
-            mine = sessions_in(run)
-            session = await mine.get_session(**ANN, session_id=name)
-            session = session or await mine.create_session(**ANN, session_id=name)
-            for text in ("one", "two"):
-                await mine.append_event(session, said(text))
+            agent = LlmAgent(name="desk", model=Script(model="script"), tools=[note])
+            service = sessions_in(run)
+            runner = Runner(app_name=app, agent=agent_in(run, agent), session_service=service)
+            await runner.run_debug("one", quiet=True, user_id=user, session_id=id)
 
-    await tell(id, "trip")
-    await store.fork(id, to=other)
-    await tell(other, "again")
+    await ask(session_id_of(**TRIP))
+    before = len(seen)
+    await store.fork(session_id_of(**TRIP), at="before step desk: model 2", to="app/ann/again")
+    assert len(await stored(store, "again")) == 1 + len(["user", "model", "tool"])
+    await ask("app/ann/again")
+    assert len(seen) == before + len(["model"])
     assert await stored(store, "again") == await stored(store)
 
 
