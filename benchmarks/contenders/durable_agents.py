@@ -14,9 +14,9 @@ from benchmarks.unavailable import Unavailable
 CALLS: Final = 6
 """Three of the model, and three of a tool, the last two of them side by side."""
 
-_TURNS: Final = (("Oslo",), ("Bergen", "Narvik"))
-_PROMPT: Final = "a trip to Oslo"
-_ANSWER: Final = "a trip to Oslo, Bergen and Narvik"
+TURNS: Final = (("Oslo",), ("Bergen", "Narvik"))
+PROMPT: Final = "a trip to Oslo"
+ANSWER: Final = "a trip to Oslo, Bergen and Narvik"
 
 
 class RunsAgents(Contender, Protocol):
@@ -36,6 +36,16 @@ async def search(city: str) -> str:
     return city
 
 
+def step_of_dbos(dbos: Any) -> Any:
+    """The tool as a step of DBOS, which knows one of each name."""
+    if not _steps:
+        _steps.append(dbos.step()(search))
+    return _steps[0]
+
+
+_steps: Final[list[Any]] = []
+
+
 def _agent(name: str, tool: Any = search, **options: Any) -> Any:
     try:
         ai, messages = import_module("pydantic_ai"), import_module("pydantic_ai.messages")
@@ -45,13 +55,13 @@ def _agent(name: str, tool: Any = search, **options: Any) -> Any:
 
     def respond(said: list[Any], info: Any) -> Any:
         turn = sum(isinstance(each, messages.ModelResponse) for each in said)
-        if turn < len(_TURNS):
+        if turn < len(TURNS):
             calls = [
                 messages.ToolCallPart("search", {"city": city}, tool_call_id=f"call-{city}")
-                for city in _TURNS[turn]
+                for city in TURNS[turn]
             ]
             return messages.ModelResponse(calls)
-        return messages.ModelResponse([messages.TextPart(_ANSWER)])
+        return messages.ModelResponse([messages.TextPart(ANSWER)])
 
     tools = [ai.Tool(tool, name="search")]
     return ai.Agent(function_model(respond), name=name, tools=tools, **options)
@@ -60,7 +70,7 @@ def _agent(name: str, tool: Any = search, **options: Any) -> Any:
 class BareAgent:
     """The agent by itself."""
 
-    name: ClassVar[str] = "the bare agent"
+    name: ClassVar[str] = "the bare agent of Pydantic AI"
     promise: ClassVar[str] = "none: it keeps nothing"
 
     def __init__(self, site: Site) -> None:
@@ -79,7 +89,7 @@ class BareAgent:
 
     async def do(self, id: str) -> None:
         """As it is."""
-        assert (await self._agent.run(_PROMPT)).output == _ANSWER
+        assert (await self._agent.run(PROMPT)).output == ANSWER
 
     async def on_record(self, id: str) -> int:
         """None."""
@@ -102,8 +112,8 @@ class FoldlogAgent(Foldlog):
         """As a run, in the process that begins it."""
         async with self.store.run(id) as run:
             durability = self._durability(run, tools=self._options)
-            result = await self._agent.run(_PROMPT, capabilities=[durability])
-            assert result.output == _ANSWER
+            result = await self._agent.run(PROMPT, capabilities=[durability])
+            assert result.output == ANSWER
 
     async def on_record(self, id: str) -> int:
         """Its calls are its steps."""
@@ -128,11 +138,10 @@ class DbosAgent(Dbos):
         await super().open()
         if DbosAgent._workflow is None:
             durability = import_module("pydantic_ai.durable_exec.dbos").DBOSDurability
-            step = self._dbos.step()(search)
-            agent = _agent("dbos", step, capabilities=[durability()])
+            agent = _agent("dbos", step_of_dbos(self._dbos), capabilities=[durability()])
 
             async def workflow() -> None:
-                assert (await agent.run(_PROMPT)).output == _ANSWER
+                assert (await agent.run(PROMPT)).output == ANSWER
 
             DbosAgent._workflow = self._dbos.workflow(name="agent")(workflow)
 

@@ -47,6 +47,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "frameworks": frameworks.run,
     "scoped": scoped.run,
     "durable": durable.run,
+    "durable-openai": durable.run_openai,
     "workers": workers.run,
     "sleepers": workers.run_asleep,
     "steering": steering.run,
