@@ -95,7 +95,7 @@ async def test_tables_are_as_built_anew_whatever_happens_between_queries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = foldlog.memory_store()
-    monkeypatch.setattr(subscribing, "_REMEMBERED", 20)
+    monkeypatch.setattr(file, "_ID_BYTES", 25_000_000)
     monkeypatch.setattr(file, "_MOST", 7)
     chance = random.Random(7)
     await store.save_task(task("t", "kept"))

@@ -179,7 +179,7 @@ class _Asked:
                 if found.is_busy:
                     await asyncio.sleep(_PAUSE)
                 for name in () if found.is_busy else found.tables:
-                    if not await self._tables.catch_up(self._sources[name], until):
+                    if not await self._tables.catch_up(self._sources[name], until, max_bytes):
                         until = await store.position()
                 await process.send(Look(str(until)))
             parts, size = list[bytes](), 0

@@ -38,6 +38,9 @@ _MOST: Final = 20_000
 _MOST_BYTES: Final = 32 * 1024 * 1024
 """Rows, and bytes of records, that one transaction writes at least, if there are as many."""
 
+_ID_BYTES: Final = 250
+"""What it takes in memory to remember a record."""
+
 _PAUSE: Final = 0.01
 """Seconds until it looks again whether another process still writes."""
 
@@ -62,8 +65,13 @@ class Tables:
         self._is_shared = is_shared
         self._readings: dict[str, Reading] = {}
 
-    async def catch_up(self, source: Source, until: LogPosition) -> bool:
+    async def catch_up(self, source: Source, until: LogPosition, max_bytes: int) -> bool:
         """Have a table stand at a position, if it does not stand behind it already.
+
+        Args:
+            source: the table.
+            until: the position.
+            max_bytes: what may be remembered of the log.
 
         Returns:
             Whether it does now. Otherwise another process was here meanwhile.
@@ -79,7 +87,8 @@ class Tables:
                 await writing.enter_async_context(locked(path.with_suffix(".lock")))
             async with self._opened(path) as database:
                 file = path.stat().st_ino
-                stands = await self._fill(database, source, until)
+                remembers = max_bytes // _ID_BYTES
+                stands = await self._fill(database, source, until, remembers)
                 is_copied = await database.do(partial(_copied, database, path))
             if is_copied and path.exists() and path.stat().st_ino == file:  # nobody has erased it
                 _new(path).replace(path)
@@ -102,7 +111,9 @@ class Tables:
         finally:
             await database.close()
 
-    async def _fill(self, database: Database, source: Source, until: LogPosition) -> bool:
+    async def _fill(
+        self, database: Database, source: Source, until: LogPosition, remembers: int
+    ) -> bool:
         name = source.name
         at = await database.do(partial(_prepared, database, source))
         if at is not None and str(at) == str(until):
@@ -113,7 +124,8 @@ class Tables:
         reading = self._readings.pop(name, None)
         if reading is None or str(reading.position()) != str(at):
             family = source.kind.family
-            reading = Reading(self._log, {family: source.kind}, [family], at, source.fold)
+            kinds = {family: source.kind}
+            reading = Reading(self._log, kinds, [family], at, source.fold, remembers)
         changes = _Changes(source)
         async with aclosing(reading.round(until)) as pages:
             async for page in pages:

@@ -175,6 +175,7 @@ class Reading:
         families: those that are read of the log. None: all.
         after: where to begin. None: at the log's first record.
         fold: a kind's fold, whose states effects then have. None: what takes effect alone.
+        remembers: how much, where that is not what subscriptions do.
     """
 
     def __init__(
@@ -184,19 +185,21 @@ class Reading:
         families: Sequence[str] | None,
         after: LogPosition | None,
         fold: Kind[Any] | None = None,
+        remembers: int | None = None,
     ) -> None:
         self._log = log
         self._kinds = kinds
         self._families = families
         none = (Reach(0),) * log.namespace.shards
         self._reaches = [*(none if after is None else after.shards)]
-        self._effects = _Effects(log, fold, is_whole=after is None)
+        self._effects = _Effects(log, fold, remembers or _REMEMBERED, is_whole=after is None)
         self._epoch: int | None = None
         self._is_new = True
 
     def begin_again(self) -> None:
         """Forget what was read and not yielded."""
-        self._effects = _Effects(self._log, self._effects.fold, is_whole=False)
+        kept = self._effects
+        self._effects = _Effects(self._log, kept.fold, kept.remembers, is_whole=False)
 
     async def round(
         self, until: LogPosition | None = None, *, by_time: bool = False
@@ -340,8 +343,9 @@ class _Effects:
     It remembers the ids of the views that it met last; those of others it reads again.
     """
 
-    def __init__(self, log: Log, fold: Kind[Any] | None, *, is_whole: bool) -> None:
+    def __init__(self, log: Log, fold: Kind[Any] | None, remembers: int, *, is_whole: bool) -> None:
         self.fold = fold
+        self.remembers = remembers
         self._log = log
         self._is_whole = is_whole
         self._folds: dict[str, tuple[Subject, Folded[Any], int]] = {}
@@ -375,7 +379,7 @@ class _Effects:
         grown = len(folded.seen) + len(folded.newest) - before
         self._folds[stored.subject] = subject, folded, size + grown
         self._size += grown
-        self.shrink(_REMEMBERED)
+        self.shrink(self.remembers)
         return found
 
     def _subject(self, shard: int, name: str, envelope: Recorded) -> Subject:
