@@ -127,7 +127,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("reject_pending_patch", "hydrate", "history", "watch", "clear"),
     },
     Threads: {
-        *("get", "rows", "history", "watch"),
+        *("get", "rows", "history", "watch", "moment"),
         *("copy", "delete", "delete_runs", "prune"),
     },
     ShortTermMemory: {"estimate_tokens", "get_llm_context", "hydrate", "erase", "close"},
