@@ -59,11 +59,12 @@ class Appended(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`stream.closed`: nothing can be appended any more."""
+    """`stream.closed`: nothing can be appended any more. `error` says why, where it went wrong."""
 
     producer: str = ""
     epoch: int = 0
     number: int = 0
+    error: Content[str] = ""
 
 
 class ForkedTo(msgspec.Struct, frozen=True):
@@ -95,6 +96,7 @@ class Stream(msgspec.Struct):
     is_closed: bool = False
     is_gone: bool = False
     closer: tuple[str, int, int] = ("", 0, 0)
+    error: str = ""
     seq: str = ""
     producers: dict[str, tuple[int, int]] = {}
     forks: dict[str, str] = {}
@@ -114,6 +116,7 @@ class Stream(msgspec.Struct):
             case Closed():
                 self.is_closed = True
                 self.closer = (record.producer, record.epoch, record.number)
+                self.error = record.error
             case ForkedTo():
                 self.forks[record.path] = record.id
             case Gone():

@@ -46,6 +46,7 @@ COMPILED_ONLY = {
     "needs-cluster",
     "needs-a2a",
     "needs-agent-framework",
+    "needs-assistant-ui",
     "needs-autogen",
     "needs-claude-agent",
     "needs-google-adk",

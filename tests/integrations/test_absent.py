@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {
     "a2a": "a2a",
     "agent_framework": "agent_framework",
+    "assistant_ui": "assistant_stream",
     "autogen": "autogen_core",
     "claude_agent": "claude_agent_sdk",
     "google_adk": "google.adk",

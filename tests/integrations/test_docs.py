@@ -19,6 +19,7 @@ PAGES = {
     "autogen": "guides/frameworks/autogen.md",
     "langgraph": "guides/frameworks/langgraph.md",
     "a2a": "guides/frameworks/a2a.md",
+    "assistant_ui": "guides/frameworks/assistant_ui.md",
     "agent_framework": "guides/frameworks/agent_framework.md",
     "claude_agent": "guides/frameworks/claude_agent.md",
     "google_adk": "guides/frameworks/google_adk.md",

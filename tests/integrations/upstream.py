@@ -71,7 +71,9 @@ def run_framework(framework: str, arguments: Sequence[str]) -> str:
     suites: tuple[Suite, ...] = import_module(f"tests.integrations.{framework}.upstream").SUITES
     checkout = f"FOLDLOG_{framework.upper()}_CHECKOUT"
     where = os.environ.get(checkout)
-    if where is None and not suites[0].distribution:
+    if where is None:
+        suites = tuple(suite for suite in suites if suite.distribution)
+    if not suites:
         return f"no source archive has its tests: ${checkout} may be a clone of its repository"
     found = [_is_well(framework, suite, where, arguments) for suite in suites]
     return "well" if all(found) else "FAILED"
@@ -101,7 +103,8 @@ def is_well(plugin: Path, suite: Suite, directory: Path, arguments: Sequence[str
     ran = run("foldlog", *suite.files, *arguments)
     failed, missed = ran.failed, ran.failed
     if ran.code == FAILED:
-        missed = failed = run("foldlog", *failed).failed
+        again = run("foldlog", *failed)
+        missed = failed = again.failed if again.code <= FAILED else failed
         if failed and suite.has_control:
             theirs = run("theirs", *failed)
             missed = failed

@@ -25,7 +25,7 @@ from foldlog_projections.langgraph.langgraphnamespaces import Added
 from foldlog_projections.pydantic_ai import conversations
 from foldlog_projections.runs import jobs, queues, runs, schedules
 from foldlog_projections.scoped import scoped
-from foldlog_projections.streams import Closed, ForkedTo, Gone, Opened
+from foldlog_projections.streams import ForkedTo, Gone, Opened
 from tests.integrations.rh_agents.running import Steps
 from tests.redaction.facades import Note, checkpoint, snapshot, threads
 from tests.sessions.support import patch, running, steer
@@ -48,7 +48,7 @@ async def everything_else(store: Store) -> None:
     await _forks(store)
     await _threads(store)
     opened = Opened("i", "text/plain")
-    others = (opened, ForkedTo("p", "j"), streams.Touched(), Closed(), Gone())
+    others = (opened, ForkedTo("p", "j"), streams.Touched(), Gone())
     await store.append(streams.kind("session:rest", "s"), *others)
 
 

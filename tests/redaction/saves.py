@@ -18,7 +18,7 @@ from foldlog_projections.langgraph import langgraphitems
 from foldlog_projections.langgraph.langgraphitems import Put
 from foldlog_projections.memory import MemorySaved
 from foldlog_projections.pydantic_ai import conversations
-from foldlog_projections.streams import Appended
+from foldlog_projections.streams import Appended, Closed
 from tests.redaction.leaks import LEAKY, SECRET
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 
@@ -89,6 +89,11 @@ CASES: dict[str, Case] = {
         "append",
         "stream.appended",
         lambda s: s.append(streams.kind("session:a", "s"), Appended("1", SECRET, SECRET.encode())),
+    ),
+    "Store.append of what ends a stream": _case(
+        "append",
+        "stream.closed",
+        lambda s: s.append(streams.kind("session:a", "s"), Closed(error=SECRET)),
     ),
     "Store.save_steering": _case(
         "save_steering", "steering.saved", lambda s: s.save_steering(steering("e", payload=LEAKY))

@@ -2,6 +2,7 @@
 
 a2a.FoldlogTaskStore                        A2A: tasks, events, push configurations
 agent_framework.FoldlogCheckpointStorage    Microsoft Agent Framework: checkpoints, history
+assistant_ui.FoldlogResumableStreamStore    assistant-ui: resumable streams
 autogen.TeamCheckpoints                     AutoGen: teams and runtimes
 claude_agent.FoldlogSessionStore            Claude Agent SDK: transcripts
 google_adk.FoldlogSessionService            Google ADK: sessions, memory, artifacts

@@ -1,4 +1,4 @@
-"""Agent Framework's own tests of checkpoints, and of workflows that have them."""
+"""Agent Framework's own tests of checkpoints, workflows that have them, and threads of AG-UI."""
 
 from typing import Final
 
@@ -15,6 +15,7 @@ NAMES: Final = (
     "workflow",
     "workflow_agent",
 )
+AG_UI: Final = ("snapshots", "snapshot_session", "multi_turn", "run", "workflow_agent")
 SUITES: Final = (
     Suite(
         "",
@@ -22,5 +23,12 @@ SUITES: Final = (
         tuple(f"tests/workflow/test_{name}.py" for name in NAMES),
         "upstream_checkpoints",
         source=".",
+    ),
+    Suite(
+        "agent-framework-ag-ui",
+        "python/packages/ag-ui",
+        tuple(f"tests/ag_ui/test_{name}.py" for name in AG_UI),
+        "upstream_snapshots",
+        ("-c", "pyproject.toml"),
     ),
 )

@@ -2,6 +2,8 @@
 
     from foldlog.integrations.agent_framework import FoldlogHistoryProvider, agent_in
 
+AG-UI's snapshots are in `foldlog.integrations.agent_framework.snapshots`.
+
 The contracts are `HistoryProvider`, `CheckpointStorage` and the middleware of agent_framework:
 https://github.com/microsoft/agent-framework/tree/main/python/packages/core/agent_framework
 """
