@@ -216,6 +216,17 @@ async def test_a_store_without_the_archive_is_refused(place: Place) -> None:
         await place.open(archive=None)
 
 
+async def test_a_store_that_was_open_before_decides_on_nothing_that_was_archived(
+    place: Place,
+) -> None:
+    early, store = await place.open(archive=None), await place.open()
+    await store.append_messages("s", [foldlog.Message("a", "plain", 1)], expected=0)
+    await store.archive(everything=True)
+    with pytest.raises(foldlog.ConfigurationError, match="archive="):
+        await early.append_messages("s", [foldlog.Message("b", "plain", 2)], expected=0)
+    assert [each.id for each in await store.list_messages("s", consistency="strong")] == ["a"]
+
+
 async def test_without_an_archive_there_is_nothing_to_archive() -> None:
     async with foldlog.memory_store() as store:
         with pytest.raises(foldlog.ConfigurationError, match="archive="):

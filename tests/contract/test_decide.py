@@ -110,6 +110,18 @@ async def test_what_a_decision_has_not_looked_at_is_not_proved(
     assert await store.view(COUNTS("a")) == [Made(0), Made(1)]
 
 
+async def test_views_are_decided_on_in_whatever_order_and_number(reopen: OpenStore) -> None:
+    store = await reopen(kinds=[COUNTS])
+    a, b = COUNTS("a"), COUNTS("b")
+
+    async def add(*keys: foldlog.Key[Any]) -> None:
+        await store.decide(keys, lambda first, _: {keys[0]: [Made(len(first))]})
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(add(a, b), add(b, a), add(a, a), add(b, a))
+    assert [len(each) for each in await store.views([a, b])] == [2, 2]
+
+
 async def test_a_transaction_is_run_again_on_what_others_wrote(reopen: OpenStore) -> None:
     store, other = [await reopen(kinds=[COUNTS]) for _ in range(2)]
     runs = 0

@@ -116,6 +116,26 @@ async def test_a_hard_cancel_is_obeyed_by_a_run_that_followed_no_log(
     assert outages == []
 
 
+async def test_an_order_of_the_same_process_is_obeyed_by_a_run_that_follows_no_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow(*_: object) -> None:
+        return
+
+    monkeypatch.setattr(Orders, "_follow", follow)
+    calls = Calls()
+
+    async def work() -> None:
+        async with store.run(R, session_id=S) as run:
+            await run.step("a", calls.giving("a"))
+            await store.queues.handle(R, session_id=S).cancel()
+            await run.step("b", calls.giving("b"))
+
+    with pytest.raises(RunCancelled):
+        await work()
+    assert calls.made == ["a"]
+
+
 async def test_a_pause_behind_the_last_step_stops_nothing(store: foldlog.Store) -> None:
     async with store.run(R, session_id=S) as run:
         await run.step("last", Calls().giving("last"))

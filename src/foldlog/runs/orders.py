@@ -66,7 +66,6 @@ class Orders:
         self._is_hard = False
         self._following: list[asyncio.Task[None]] = []
         self._looked = -math.inf
-        self._has_moved = True
 
     def begin(self) -> None:
         """Follow orders and answers, until `end`. The run has just been begun by its task."""
@@ -86,7 +85,7 @@ class Orders:
     async def obeyed(self) -> None:
         """Return when a further step may begin: at once, or when a pause is over.
 
-        Pushes say what has moved. They are hints: the log is asked each half second.
+        What this process knows of the task is believed for half a second; then the log is asked.
 
         Raises:
             RunCancelled: it is to do no more. RunTakenOver: its session was removed.
@@ -95,13 +94,12 @@ class Orders:
         if self._leaving is not None and self._leaving.is_set():
             raise self.handed_on("that worker ends")
         now = asyncio.get_running_loop().time()
-        if now - self._looked < _TRUST:
-            if not self._has_moved:
-                return
-            self._has_moved = False
-            if await self._tenure.status(consistency="session") is TaskStatus.RUNNING:
-                return
-        self._has_moved, self._looked = False, now
+        if (
+            now - self._looked < _TRUST
+            and await self._tenure.status(consistency="session") is TaskStatus.RUNNING
+        ):
+            return
+        self._looked = now
         with ExitStack() as waiting:
             is_told = False
             while True:
@@ -234,10 +232,7 @@ class Orders:
                 async with aclosing(advances):
                     async for _ in advances:
                         self._moved.set()
-                        if key.kind is not tasks.kind:
-                            continue
-                        self._has_moved = True
-                        if not self._calls:
+                        if key.kind is not tasks.kind or not self._calls:
                             continue
                         if await self._tenure.status(consistency="session") is TaskStatus.CANCELLED:
                             await self._cancel_hard()

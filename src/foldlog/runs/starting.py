@@ -238,10 +238,14 @@ class Handle(Generic[T]):
 
     async def _ended(self) -> None:
         core, key = core_of(self._store), tasks.kind(self.session_id)
+        consistency: Consistency = "strong"
         async with aclosing(core.advances(key, must_look=False)) as advances:
             async for _ in advances:
-                if (await self._task("session")).status in FINAL:
+                status = (await self._task("session")).status
+                # Where it had ended before anybody waited, it may have begun again.
+                if status in FINAL and (await self._task(consistency)).status in FINAL:
                     return
+                consistency = "session"
 
     async def _result(self, returns: Any = None) -> T:
         task = await self._task("session")  # it has ended: nothing changes that
@@ -273,7 +277,7 @@ class Handle(Generic[T]):
 
     @_operation(writes=True)
     async def cancel(self, reason: str = "", *, hard: bool = False, by: str = "") -> None:
-        """Cancel the run, and those that it has started: no further step begins.
+        """Cancel the run, and those that it has started: within a second, no further step begins.
 
         Args:
             reason: why, for the record.
@@ -362,6 +366,8 @@ class Handle(Generic[T]):
     async def _task(self, consistency: Consistency = "strong") -> TaskState:
         key, query = tasks.kind(self.session_id), self._store.view
         found = await query(key, lambda saved: saved.get(self.id), consistency=consistency)
+        if found is None and consistency != "strong":
+            return await self._task()
         if found is None:
             raise NotFound("run", self.id, "store.start(...) makes one")
         [task] = as_of_session([TASKS.restore(found)], self.session_id)

@@ -285,10 +285,12 @@ async def decide_drafts(
     unproven = set[Key[Any]]()
     while True:
         began = time.monotonic()
-        of = {key: core.subject_of(key) for key in wanted}
-        none = await core.hot_views.look_for_none([(k.kind, of[k]) for k in wanted], consistency)
-        for key in wanted:  # one after the other: a later key is never older than one before it
-            owed = "session" if of[key] in none else consistency
+        asked = [(key.kind, core.subject_of(key)) for key in wanted]
+        none: set[Subject] | None = None
+        for n, key in enumerate(wanted):  # a later key is never older than one before it
+            if none is None:
+                none = await core.hot_views.look_for_none(asked[n:], consistency)
+            owed = "session" if none and asked[n][1] in none else consistency
             read[key] = await core.read_at(key, consistency=owed, staged=staged)
         # No await from here on: a view may go on while others read, and its head with it.
         ats = {key: At(*read[key]) for key in keys}
@@ -300,7 +302,7 @@ async def decide_drafts(
         decided: Mapping[Key[Any], Decided] = {}
         refusal: Exception | None = None
         try:
-            found = decision(*ats.values())
+            found = decision(*(ats[key] for key in keys))
             for key in found.keys() & ats.keys():
                 ats[key].counts = True  # what is a repeat is seen in the fold
             decided = _new(core, found, read)

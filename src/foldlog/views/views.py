@@ -274,31 +274,46 @@ class Views:
 
     async def look_for_none(
         self, wanted: Sequence[tuple[Projection[Any], Subject]], consistency: Consistency
-    ) -> set[Subject]:
-        """Ask the log once for all views of a shard that held nothing, if a read has to ask it.
+    ) -> set[Subject] | None:
+        """Ask the log once for the first of some views, as many as held nothing and are asked for.
 
-        Return their subjects if it has nothing of any. Otherwise each is to be read.
+        Return their subjects if it has nothing of any, and no subject otherwise: each is to be
+        read. None: the first is no such view, and the log was not asked. Errors as `check`.
         """
-        views = [self.view(*each) for each in wanted]
-        is_strong = consistency == "strong"
-        views = [e for e in views if not e.applied and (is_strong or not self.is_current(e))]
-        if not views or any(e.readers or e.subject.shard != views[0].subject.shard for e in views):
-            return set()
+        self.check()
+        views = list[View[Any]]()
+        for each in dict.fromkeys(wanted):
+            view = self._hot.find(*each) or View(*each)
+            is_asked = consistency == "strong" or not self.is_current(view)
+            is_beside = not views or view.subject.shard == views[0].subject.shard
+            if view.applied or view.readers or not (is_asked and is_beside):
+                break
+            views.append(view)
+        if not views:
+            return None
         async with AsyncExitStack() as alone:
-            for each in views:
-                await alone.enter_async_context(self._alone(each))
-            for each in views:
-                each.unfollow = each.unfollow or await self._log.follow(
-                    each.subject, self._hints(each)
+            # Nobody reads for any of them: the locks of all are taken in one go.
+            for view in views:
+                if not self.holds(view):
+                    self._hot.add(view)
+                await alone.enter_async_context(self._alone(view))
+                view.looks += 1
+            for view in views:
+                view.unfollow = view.unfollow or await self._log.follow(
+                    view.subject, self._hints(view)
                 )
             at, epoch = time.monotonic(), self._log.epoch
-            if not await self._log.are_absent([each.subject for each in views]):
+            for view in views:
+                if epoch != view.checked_epoch:
+                    view.forget_pushes()
+            if not await self._log.are_absent([view.subject for view in views]):
                 return set()
-            for each in views:
-                each.looks = each.looked = each.looks + 1
-                each.checked(at, epoch)
-                self._hot.touch(each)
-        return {each.subject for each in views}
+            for view in views:
+                view.looked = view.looks
+                view.checked(at, epoch)
+        if self._hot.is_full:
+            await self._evict(keep=views[-1])
+        return {view.subject for view in views}
 
     async def take(self, view: View[Any], choose: Choose) -> list[Recorded]:
         """See `Hydration.take`."""

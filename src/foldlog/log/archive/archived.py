@@ -70,7 +70,9 @@ class ArchivedLog(Relay):
         return None if found is None else found.record()
 
     async def are_absent(self, subjects: Sequence[Subject]) -> bool:
-        return self.segments.place is None and await self.below.are_absent(subjects)
+        if self.segments.place is not None or not await self.below.are_absent(subjects):
+            return False
+        return not (await self.manifests.current(subjects[0].shard)).until
 
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
