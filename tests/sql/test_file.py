@@ -308,3 +308,14 @@ async def test_answers_are_arrow(store: foldlog.Store) -> None:
     assert table.column(1).to_pylist() == ['{"n":1}']
     assert found.rows == [("u", {"n": 1}, 1, 2)]
     assert (await store.sql("from updates where false")).to_arrow().num_rows == 0
+
+
+async def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for missing in ("duckdb", "pyarrow"):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, missing, None)
+            for name in ("file", "result", "rows"):
+                patched.delitem(sys.modules, f"foldlog.sql.{name}", raising=False)
+            async with foldlog.memory_store() as store:
+                with pytest.raises(foldlog.ConfigurationError, match=r"foldlog\[archive\]"):
+                    await store.sql("select 1")

@@ -32,12 +32,12 @@ from foldlog.sql.messages import (
     Start,
     Wanted,
 )
-from foldlog.sql.result import SqlResult
 from foldlog.sql.sources import sources_of
 from foldlog.store.core import Core, core_of
 from foldlog.store.subscribing import log_below
 
 if TYPE_CHECKING:
+    from foldlog.sql.result import SqlResult
     from foldlog.store.store import BaseStore
 
 _KEPT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -121,8 +121,10 @@ class _Asked:
     def __init__(self, core: Core) -> None:
         try:
             from foldlog.sql.file import Tables
+            from foldlog.sql.result import SqlResult
         except ModuleNotFoundError as error:
             raise _missing() from error
+        self._result = SqlResult
         self.turn = asyncio.Lock()
         self.scopes: set[asyncio.Timeout] = set()
         self.is_closed = False
@@ -194,7 +196,7 @@ class _Asked:
                 raise self._error(found, ask, max_bytes)
             stays = True
             assert isinstance(found, Done)
-            return SqlResult(found.columns, found.types, parts, until)
+            return self._result(found.columns, found.types, parts, until)
         except asyncio.IncompleteReadError as error:
             reason = f"its process ended ({await process.ended()})"
             raise SqlOutOfMemory(max_bytes, reason) from error
