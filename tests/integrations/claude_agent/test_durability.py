@@ -21,8 +21,9 @@ from claude_agent_sdk import (
 
 import foldlog
 from foldlog import Misuse
+from foldlog.integrations.calls import AgentSteps
 from foldlog.integrations.claude_agent import query_in
-from foldlog.integrations.claude_agent.durability import _call_of, _taken_up
+from foldlog.integrations.claude_agent.durability import _call_of, _Query, _taken_up
 from foldlog.runs import RunPaused
 from tests.integrations.claude_agent.scripted import durable, options_of
 from tests.integrations.durable.script import Script, read_calls
@@ -188,6 +189,23 @@ async def test_a_tool_that_raises_is_on_record(store: foldlog.Store, script: Scr
     assert set(steps.values()) == {"done"}
     usage = (await store.run("r", session_id="s").usages())["m-1"]
     assert (usage.input_tokens, usage.output_tokens) == (9, 4)
+
+
+async def test_the_same_call_twice_is_two_calls_and_those_taken_up_are_over(
+    store: foldlog.Store, script: Script
+) -> None:
+    [search, _] = tools_of(script)
+    call = _call_of("mcp__travel__search", {"city": "Oslo"})
+    had = []
+    for taken_up in (0, 0, 1):
+        async with store.run("r", session_id="s") as run:
+            asked_for = _Query(run, "claude", ClaudeAgentOptions(), {}, AgentSteps(run))
+            asked_for._calls[call] += taken_up
+            handle = asked_for._tool("travel", search).handler
+            for _ in range(2):
+                await handle({"city": "Oslo"})
+        had.append(sum(moment == "done" for _, moment, _ in read_calls(script.file)))
+    assert had == [2, 2, 3]
 
 
 async def test_tools_of_a_module_serve_any_number_of_runs(
