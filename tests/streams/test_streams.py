@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,8 +13,9 @@ import pytest
 
 import foldlog
 from foldlog import streams
+from foldlog.exporting import export, restore
 from foldlog.kinds import streams as kind
-from foldlog.streams import deciding
+from foldlog.streams import deciding, serving as serving_module
 from foldlog_projections.streams import Touched, keys_of
 from tests.streams.conftest import served
 from tests.support.stores import Backend
@@ -308,6 +310,54 @@ async def test_a_mounted_application_knows_its_paths(store: foldlog.Store) -> No
         assert forked.status_code == 201
         assert await client.data("/streams/b") == "one"
     assert await store.view(kind("path:a", "-"))
+
+
+async def test_a_reader_who_takes_nothing_is_let_go(
+    store: foldlog.Store, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a stream of 4 MiB, one page waits for it, and then nothing more is read."""
+    monkeypatch.setattr(serving_module, "SEND_SECONDS", 0.05)
+    await client.put("/a", headers=TEXT)
+    for _ in range(4):
+        await client.post("/a", headers=TEXT, content=b"x" * 2**20)
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    scope: Any = {"type": "http", "method": "GET", "path": "/a", "client": ("127.0.0.1", 1)}
+    scope |= {"query_string": b"offset=-1&live=sse", "headers": [(b"host", b"localhost")]}
+    scope |= {"server": ("localhost", 80), "scheme": "http"}
+    async with asyncio.timeout(60):
+        await streams.application(store)(scope, receive, send)
+    assert [each["type"] for each in sent] == ["http.response.start", "http.response.body"]
+    assert len(sent[1]["body"]) < 1.3 * 2**20
+
+
+async def test_a_restored_stream_goes_on_where_it_was(
+    store: foldlog.Store, client: Client, tmp_path: Path
+) -> None:
+    producer = {"producer-id": "p", "producer-epoch": "1", "producer-seq": "0"}
+    await client.put("/a", headers=TEXT)
+    one = await client.post("/a", headers=TEXT | producer, content="one")
+    await client.put("/b", headers={"stream-forked-from": "/a"}, content="own")
+    await export(store, tmp_path / "log.jsonl")
+    async with (
+        foldlog.memory_store() as empty,
+        served(empty) as url,
+        Client(base_url=url) as restored,
+    ):
+        await restore(empty, tmp_path / "log.jsonl")
+        again = await restored.post("/a", headers=TEXT | producer, content="one")
+        assert (again.status_code, again.headers[OFFSET]) == (204, one.headers[OFFSET])
+        await restored.post("/a", headers=TEXT, content="two")
+        assert await restored.data("/a", one.headers[OFFSET]) == "two"
+        assert await restored.data("/b") == "oneown"
 
 
 async def _waits(app: Any, readers: int) -> list[Any]:

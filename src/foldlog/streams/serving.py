@@ -294,8 +294,10 @@ class Events(Response):
         try:
             async with self._counted(), _leaving(receive) as left:
                 await self._follow(send, left)
-        except (TimeoutError, Refused, FoldlogError):
-            pass  # nobody reads, or it is gone: who asks again is told
+        except TimeoutError:
+            return  # nobody reads: the server closes a connection whose answer is not whole
+        except (Refused, FoldlogError):
+            pass  # the next request is told what it is
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _follow(self, send: Send, left: asyncio.Task[None]) -> None:
