@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from foldlog.bounds import Refused
@@ -14,11 +15,11 @@ from foldlog.kinds import tasks
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.streams.deciding import JSON
-from foldlog.streams.keeping import PAGE, PAGE_BYTES, Look
+from foldlog.streams.keeping import PAGE, PAGE_BYTES, Look, Source
 from foldlog.streams.waking import Wakes
 from foldlog.ui.following import Hub
 from foldlog.ui.plain import CUT, encode
-from foldlog.ui.run import Run, read_page
+from foldlog.ui.run import Record, Run, read_page
 from foldlog_projections.runs import said
 from foldlog_projections.streams import ZERO
 
@@ -30,71 +31,60 @@ _ENDED: Final = frozenset({"COMPLETE", "FAILED", "CANCELLED"})
 
 
 class Feeds:
-    """The feeds of a store, by their paths."""
+    """The feeds of a store, by their paths. An offset is a position of the log."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
-        self.hub: Hub = Hub(store)
-        self.wakes: Wakes = Wakes(store, ("said", "tasks"))
+        self._store = store
+        self._hub = Hub(store)
+        self._wakes = Wakes(store, ("said", "tasks"))
 
-    def at(self, path: str, kinds: Collection[str]) -> Feed:
+    def at(self, path: str, kinds: Collection[str]) -> Source:
         """The feed at a path, of records of some kinds, or all. Raises Refused: there is none."""
         match path.split("/")[1:]:
             case ["sessions", session] if session:
-                return Feed(self, session, None, kinds)
-            case ["runs", *_, session, run] | ["runs", run as session] if session and run:
-                return Feed(self, session, run, kinds)
+                look = partial(self._session, session, kinds)
+                return Source(FEEDS, JSON, look, partial(self._following, session))
+            case ["runs", session, run] | ["runs", run as session] if session and run:
+                listening = partial(self._wakes.listening, (session, run))
+                return Source(FEEDS, JSON, partial(self._said, session, run), listening)
         raise Refused(404, "there are /feeds/sessions/SESSION and /feeds/runs/SESSION/RUN")
 
+    async def _session(self, session: str, kinds: Collection[str], after: str | None) -> Look:
+        views = await Run("session", session).views(self._store)
+        some = [key for key in views if not kinds or key.kind.name in kinds]
+        return await self._page(some, after, lambda record: record)
 
-class Feed:
-    """One feed. An offset is a position of the log."""
+    async def _said(self, session: str, run: str, after: str | None) -> Look:
+        ended = await self._store.view(
+            tasks(session), lambda saved: saved.get(run), consistency="strong"
+        )  # what it said before is there by then
+        found = await self._page(
+            [said.kind(session, run)], after, lambda record: record["record"]["data"], cut=None
+        )
+        has_ended = ended is not None and tasks.decode(ended).status in _ENDED
+        return found._replace(is_closed=found.is_whole and has_ended)
 
-    id: str = FEEDS
-    content_type: str = JSON
-
-    def __init__(self, feeds: Feeds, session: str, run: str | None, kinds: Collection[str]) -> None:
-        self._feeds = feeds
-        self._session = session
-        self._run = run
-        self._kinds = kinds
-
-    async def look(self, after: str | None) -> Look:
-        """As `Streams.look`."""
-        store, position = self._feeds.store, None if after in (None, ZERO) else parsed(after)
+    async def _page(
+        self,
+        views: Sequence[Key[Any]],
+        after: str | None,
+        shown: Callable[[Record], Any],
+        cut: int | None = CUT,
+    ) -> Look:
         if after is None:
-            return Look([], offset_of(await store.position()), True, await self._has_ended())
-        has_ended = await self._has_ended()  # what it said before is there by then
-        if self._run is None:
-            run, views, cut = Run("session", self._session), list[Key[Any]](), CUT
-            for key in await run.views(store):
-                if not self._kinds or key.kind.name in self._kinds:
-                    views.append(key)
-        else:
-            views, cut = [said.kind(self._session, self._run)], None
-        page = await read_page(store, views, position, limit=PAGE, max_bytes=PAGE_BYTES, cut=cut)
-        is_whole, records = not page.more, page.records
-        found = [encode(each["record"]["data"] if self._run else each) for each in records]
-        return Look(found, offset_of(page.position), is_whole, is_whole and has_ended)
-
-    async def _has_ended(self) -> bool:
-        if self._run is None:
-            return False
-        key, run = tasks(self._session), self._run
-        find = self._feeds.store.view
-        task = await find(key, lambda saved: saved.get(run), consistency="strong")
-        return task is not None and tasks.decode(task).status in _ENDED
-
-    def listening(self) -> AbstractAsyncContextManager[asyncio.Event]:
-        """As `Wakes.listening`."""
-        if self._run is not None:
-            return self._feeds.wakes.listening((self._session, self._run))
-        return self._following()
+            return Look([], offset_of(await self._store.position()), True, False)
+        behind = None if after == ZERO else parsed(after)
+        page = await read_page(
+            self._store, views, behind, limit=PAGE, max_bytes=PAGE_BYTES, cut=cut
+        )
+        found = [encode(shown(each)) for each in page.records]
+        return Look(found, offset_of(page.position), not page.more, False)
 
     @asynccontextmanager
-    async def _following(self) -> AsyncIterator[asyncio.Event]:
+    async def _following(self, session: str) -> AsyncIterator[asyncio.Event]:
+        """As `Wakes.listening`, for all views of a session."""
         wake = asyncio.Event()
-        async with self._feeds.hub.follow(Run("session", self._session)) as (outbox, _):
+        async with self._hub.follow(Run("session", session)) as (outbox, _):
 
             async def drain() -> None:
                 while await outbox.get() is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -54,6 +55,15 @@ class Look(NamedTuple):
     end: str
     is_whole: bool
     is_closed: bool
+
+
+class Source(NamedTuple):
+    """What a reader reads, a stream or a feed: see `Streams.look` and `Wakes.listening`."""
+
+    id: str
+    content_type: str
+    look: Callable[[str | None], Awaitable[Look]]
+    listening: Callable[[], AbstractAsyncContextManager[asyncio.Event]]
 
 
 class Streams:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import inspect
-import ipaddress
 import math
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from typing import Any, Final, Literal, Protocol
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,11 +29,10 @@ from foldlog.streams import asking, deciding
 from foldlog.streams.asking import Reading
 from foldlog.streams.deciding import JSON, Outcome, is_text, media_type
 from foldlog.streams.feeds import FEEDS, Feeds
-from foldlog.streams.keeping import Look, Streams, key_of
+from foldlog.streams.keeping import Look, Source, Streams, key_of
 from foldlog.streams.waking import Wakes
 from foldlog.ui.application import failed
 from foldlog.ui.safety import refused_response
-from foldlog_projections.streams import Stream
 
 Verb = Literal["create", "append", "read", "delete"]
 Authorize = Callable[[Request, str, Verb], bool | Awaitable[bool]]
@@ -55,6 +54,11 @@ _VERBS: Final[dict[str, Verb]] = {
     "PUT": "create",
     "POST": "append",
     "DELETE": "delete",
+}
+_EVENTS: Final = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
 }
 _PATH_CHARACTERS: Final = 1_000
 _RESERVED: Final = "__ds"
@@ -82,7 +86,7 @@ class Served:
         self._max_bytes = max_bytes
         self._max_readers = max_readers
         self._poll_seconds = poll_seconds
-        self._readers = 0
+        self._readers = set[asyncio.Task[None]]()
         self._budget = Budget()
 
     def app(self) -> Starlette:
@@ -157,7 +161,7 @@ class Served:
             raise Refused(403, "a page of another origin may not write")
         if self._authorize is None:
             client = request.client.host if request.client else ""
-            if not _is_loopback(client) or request.url.hostname not in OWN_NAMES:
+            if client not in OWN_NAMES or request.url.hostname not in OWN_NAMES:
                 raise Refused(403, "without authorize= only this machine is served")
             return
         found = self._authorize(request, path, verb)
@@ -185,23 +189,25 @@ class Served:
 
     async def _get(self, request: Request, path: str) -> Response:
         asked = asking.reading(request.scope["query_string"])
-        source: Source
         if path.startswith(f"{FEEDS}/"):
             source = self._feeds.at(path, request.query_params.getlist("kind"))
         else:
             stream = await self._streams.state(path)
+            opened = deciding.there(stream)
             await self._streams.touch(path, stream)
-            source = StreamSource(self._streams, self._wakes, path, stream)
+            known = None if asked.live else stream
+            look = partial(self._streams.look, path, stream=known)
+            listening = partial(self._wakes.listening, key_of(path).keys)
+            source = Source(stream.id, opened.content_type, look, listening)
         if not asked.live:
             return self._answer(request, source, asked, await source.look(asked.after))
-        if self._readers >= self._max_readers:
+        if len(self._readers) >= self._max_readers:
             raise Refused(503, "as many read as may", retry_after=str(RETRY_SECONDS))
         if asked.live == "sse":
-            return Events(source, asked, self._counted)
+            return Events(source, asked, self._reading)
         until = asyncio.get_running_loop().time() + self._poll_seconds
         async with (
-            self._counted(),
-            _leaving(request.receive) as left,
+            self._reading(request.receive) as left,
             aclosing(_looks(source, asked.after, left, until)) as looks,
         ):
             async for found in looks:
@@ -210,12 +216,21 @@ class Served:
         return self._answer(request, source, asked, found)
 
     @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
-        self._readers += 1
+    async def _reading(self, receive: Receive) -> AsyncIterator[asyncio.Task[None]]:
+        """Count a reader; give what is done once it has left."""
+
+        async def leave() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        left = asyncio.create_task(leave(), name="foldlog reader leaves")
+        self._readers.add(left)
         try:
-            yield
+            yield left
         finally:
-            self._readers -= 1
+            self._readers.discard(left)
+            left.cancel()
+            await asyncio.gather(left, return_exceptions=True)
 
     def _answer(self, request: Request, source: Source, asked: Reading, found: Look) -> Response:
         headers = {"content-type": source.content_type, "stream-next-offset": found.end}
@@ -238,52 +253,14 @@ class Served:
         return Response(_body(source, found.bodies), headers=headers)
 
 
-class Source(Protocol):
-    """What a reader reads: a stream or a feed."""
-
-    id: str
-    content_type: str
-
-    async def look(self, after: str | None) -> Look:
-        """See `Streams.look`."""
-
-    def listening(self) -> AbstractAsyncContextManager[asyncio.Event]:
-        """See `Wakes.listening`."""
-
-
-class StreamSource:
-    """A stream, for one read. The first look takes its state as it was given."""
-
-    def __init__(self, streams: Streams, wakes: Wakes, path: str, stream: Stream) -> None:
-        self._streams = streams
-        self._wakes = wakes
-        self._path = path
-        self._known: Stream | None = stream
-        self.id: str = stream.id
-        self.content_type: str = deciding.there(stream).content_type
-
-    async def look(self, after: str | None) -> Look:
-        """See `Streams.look`."""
-        known, self._known = self._known, None
-        return await self._streams.look(self._path, after, known)
-
-    def listening(self) -> AbstractAsyncContextManager[asyncio.Event]:
-        """See `Wakes.listening`."""
-        self._known = None  # it may have grown since
-        return self._wakes.listening(key_of(self._path).keys)
-
-
 class Events(Response):
     """Sends what there is behind an offset as events, then what comes, for about a minute."""
 
-    def __init__(self, source: Source, asked: Reading, counted: Callable[[], Any]) -> None:
-        super().__init__()
+    def __init__(self, source: Source, asked: Reading, reading: Callable[..., Any]) -> None:
+        super().__init__(headers=_EVENTS)
         self._source = source
         self._asked = asked
-        self._counted = counted
-        self.headers["content-type"] = "text/event-stream"
-        self.headers["cache-control"] = "no-cache"
-        self.headers["x-accel-buffering"] = "no"
+        self._reading = reading
         del self.headers["content-length"]
         if not is_text(source.content_type):
             self.headers["stream-sse-data-encoding"] = "base64"
@@ -292,7 +269,7 @@ class Events(Response):
         """Serve the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            async with self._counted(), _leaving(receive) as left:
+            async with self._reading(receive) as left:
                 await self._follow(send, left)
         except TimeoutError:
             return  # nobody reads: the server closes a connection whose answer is not whole
@@ -371,29 +348,6 @@ def cursor_behind(given: str) -> str:
     return str(now if had < now else had + random.randint(1, _JITTER))
 
 
-@asynccontextmanager
-async def _leaving(receive: Receive) -> AsyncIterator[asyncio.Task[None]]:
-    """A task that is done once the reader has left."""
-
-    async def leave() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    task = asyncio.create_task(leave(), name="foldlog reader leaves")
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 async def _send(send: Send, data: bytes) -> None:
     async with asyncio.timeout(SEND_SECONDS):
         await send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
