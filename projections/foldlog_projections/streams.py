@@ -68,10 +68,9 @@ class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ForkedTo(msgspec.Struct, frozen=True):
-    """`stream.forked`: the stream `path` of that `id` begins with what is here."""
+    """`stream.forked`: the stream `path` may begin with what is here."""
 
     path: str
-    id: str
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -99,7 +98,7 @@ class Stream(msgspec.Struct):
     error: str = ""
     seq: str = ""
     producers: dict[str, tuple[int, int]] = {}
-    forks: dict[str, str] = {}
+    forks: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
         return bool(self.id)
@@ -118,7 +117,7 @@ class Stream(msgspec.Struct):
                 self.closer = (record.producer, record.epoch, record.number)
                 self.error = record.error
             case ForkedTo():
-                self.forks[record.path] = record.id
+                self.forks[record.path] = True
             case Gone():
                 self.is_gone = True
         if isinstance(record, Appended | Closed) and record.producer:

@@ -48,7 +48,7 @@ async def everything_else(store: Store) -> None:
     await _forks(store)
     await _threads(store)
     opened = Opened("i", "text/plain")
-    others = (opened, ForkedTo("p", "j"), streams.Touched(), Gone())
+    others = (opened, ForkedTo("p"), streams.Touched(), Gone())
     await store.append(streams.kind("session:rest", "s"), *others)
 
 

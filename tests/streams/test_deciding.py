@@ -151,7 +151,7 @@ def test_what_a_fork_does_not_say_is_as_of_its_source() -> None:
         "n", "text/plain", ONE, 5, source="a", source_id="s"
     )
     assert inherited(Opened("n", "", expires_at="x", expires=1.0), source).ttl is None
-    assert fork(source, "f", "i").records == (ForkedTo("f", "i"),)
+    assert fork(source, "f").records == (ForkedTo("f"),)
     later = f"{2:016d}_{TAG}"
     for there, opened in (
         (source, Opened("n", "a/b")),
@@ -162,7 +162,7 @@ def test_what_a_fork_does_not_say_is_as_of_its_source() -> None:
             inherited(opened, there)
     for there in (Stream(), stream(Gone())):
         with pytest.raises(Refused):
-            fork(there, "f", "i")
+            fork(there, "f")
 
 
 def test_json_is_cut_into_its_messages() -> None:

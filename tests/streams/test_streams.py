@@ -86,9 +86,27 @@ async def test_writers_at_once_lose_nothing(client: Client, elsewhere: Client) -
     ]
     answers = await asyncio.gather(*each)
     assert {answer.status_code for answer in answers} == {204}
-    assert len({answer.headers[OFFSET] for answer in answers}) == 60
+    offsets = sorted(answer.headers[OFFSET] for answer in answers)
+    assert [int(each[:16]) for each in offsets] == list(range(1, 61))
+    assert (await client.data("/a", offsets[29])).count("<") == 30
     found = (await client.data("/a")).strip("<>").split("><")
     assert sorted(map(int, found)) == list(range(60))
+
+
+async def test_a_request_that_is_repeated_at_once_counts_once(
+    client: Client, elsewhere: Client
+) -> None:
+    await client.put("/a", headers=TEXT)
+    producer = TEXT | {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
+    asked = ((client, elsewhere)[n % 2].post("/a", headers=producer, content="x") for n in range(9))
+    statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
+    assert sorted(statuses) == [200] + [204] * 8
+    assert await client.data("/a") == "x"
+    forking = {"stream-forked-from": "/a"}
+    asked = ((client, elsewhere)[n % 2].put("/b", headers=forking) for n in range(9))
+    assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200, 201}
+    await client.delete("/a")
+    assert await client.data("/b") == "x"
 
 
 async def test_events_go_on_until_the_stream_is_closed(client: Client) -> None:
@@ -183,7 +201,7 @@ async def test_a_fork_that_never_came_keeps_nothing(store: foldlog.Store, client
     """A crash between the two appends of a fork leaves its source told of it."""
     await client.put("/a", headers=TEXT, content="one")
     await store.decide(
-        kind(*keys_of("a")), lambda there: deciding.fork(there, "b", "x").records, copy=False
+        kind(*keys_of("a")), lambda there: deciding.fork(there, "b").records, copy=False
     )
     assert (await client.delete("/a")).status_code == 204
     assert (await client.get("/a")).status_code == 404

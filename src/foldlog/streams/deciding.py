@@ -160,7 +160,7 @@ def staged(stream: Stream) -> Stream:
     """A copy for records that are decided on and not yet written."""
     copied = copy.copy(stream)
     copied.producers = cast("dict[str, tuple[int, int]]", ChainMap({}, stream.producers))
-    copied.forks = cast("dict[str, str]", ChainMap({}, stream.forks))
+    copied.forks = cast("dict[str, bool]", ChainMap({}, stream.forks))
     return copied
 
 
@@ -224,12 +224,12 @@ def append(stream: Stream, asked: Asked) -> Outcome:
     return Outcome(200 if producer and asked.pieces else 204, records, _told(new, producer))
 
 
-def fork(stream: Stream, path: str, id: str) -> Outcome:
+def fork(stream: Stream, path: str) -> Outcome:
     """Note that another stream begins with what is here. Raises Refused: nothing can."""
     if stream.is_gone:
         raise Refused(409, "the source was deleted")
     there(stream)
-    return Outcome(200, (ForkedTo(path, id),))
+    return Outcome(200, (ForkedTo(path),))
 
 
 def inherited(opened: Opened, source: Stream) -> Opened:

@@ -179,7 +179,7 @@ class Streams:
         that a crash or a conflict prevented, keeps nothing.
         """
         source = await self.state(opened.source)
-        deciding.fork(source, path, opened.id)
+        deciding.fork(source, path)
         opened = deciding.inherited(opened, source)
         try:
             following = await self._appended(opened.source, source, opened.base, limit=1)
@@ -190,7 +190,7 @@ class Streams:
                 raise Refused(400, "Stream-Fork-Sub-Offset: nothing follows the offset")
             first = deciding.cut_at(opened.content_type, following[0].body, opened.sub)
             asked = asked._replace(pieces=(first, *asked.pieces))
-        await self._ask(opened.source, lambda now: deciding.fork(now, path, opened.id))
+        await self._ask(opened.source, lambda now: deciding.fork(now, path))
         outcome = await self._ask(path, lambda now: deciding.create(now, opened, asked))
         if outcome.status == 201 and (await self._view(opened.source)).id != source.id:
             await self._store.erase(key_of(path), overwrite=False)
@@ -210,9 +210,9 @@ class Streams:
         return Outcome(204)
 
     async def _has_forks(self, path: str, stream: Stream) -> bool:
-        for fork, id in list(stream.forks.items()):
-            there = await self._view(fork)
-            if there.id == id and there.opened is not None and there.opened.source == path:
+        for fork in list(stream.forks):
+            opened = (await self._view(fork)).opened
+            if opened is not None and (opened.source, opened.source_id) == (path, stream.id):
                 return True
         return False
 
