@@ -25,7 +25,11 @@ async def store(backend: Backend) -> AsyncIterator[foldlog.Store]:
 
 @pytest.fixture
 async def client(store: foldlog.Store) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(store) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
+    # A wake that is lost is met by no end of a poll.
+    async with (
+        served(store, poll_seconds=3_600) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,
+    ):
         yield client
 
 

@@ -44,7 +44,8 @@ async def store(backend: Backend) -> AsyncIterator[foldlog.Store]:
 
 @pytest.fixture
 async def client(store: foldlog.Store) -> AsyncIterator[Client]:
-    async with served(store) as url, Client(base_url=url, timeout=30) as client:
+    # A wake that is lost is met by no end of a poll.
+    async with served(store, poll_seconds=3_600) as url, Client(base_url=url) as client:
         yield client
 
 
