@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 
 import foldlog
 from tests.docs.markdown import ROOT, read
 from tests.support.build import update
 from tests.support.workers import PATIENCE
-
-EVENT = re.compile(r"id: (.+)\ndata: (.+)\n\n")
 
 
 @pytest.fixture
@@ -33,86 +30,68 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         yield made.app
 
 
-@asynccontextmanager
-async def listening(app: Any, last: str | None) -> AsyncGenerator[asyncio.Queue[tuple[str, str]]]:
-    """What a browser hears, as ids and data, from behind the last event that it names."""
-    heard, left = asyncio.Queue[tuple[str, str]](), asyncio.Event()
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": "/sessions/trip/updates",
-        "query_string": b"",
-        "headers": [] if last is None else [(b"last-event-id", last.encode())],
-    }
-
-    async def receive() -> dict[str, Any]:
-        await left.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        assert message.get("status", 200) == 200
-        for id, data in EVENT.findall(message.get("body", b"").decode()):
-            heard.put_nowait((id, data))
-
-    served = asyncio.create_task(app(scope, receive, send))
-    try:
-        async with asyncio.timeout(PATIENCE):
-            yield heard
-    finally:
-        left.set()
-        await served
+@pytest.fixture
+async def browser(app: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """What asks the application, from this machine."""
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
 
 
-async def test_a_browser_that_connects_again_hears_each_event_once(app: Any) -> None:
+async def hear(browser: httpx.AsyncClient, offset: str) -> tuple[list[str], str]:
+    """The updates behind an offset, once there are some, and the offset behind them."""
+    asked = {"kind": "updates", "offset": offset, "live": "long-poll"}
+    async with asyncio.timeout(PATIENCE):
+        answer = await browser.get("/streams/feeds/sessions/trip", params=asked)
+    assert answer.is_success, answer.text
+    heard = [each["record"]["update_id"] for each in answer.json()]
+    return heard, answer.headers["stream-next-offset"]
+
+
+async def test_a_browser_that_connects_again_hears_each_event_once(
+    app: Any, browser: httpx.AsyncClient
+) -> None:
     store: foldlog.Store = app.state.store
-    saved, heard, last = list[str](), list[str](), None
+    saved, heard, offset = list[str](), list[str](), "-1"
 
     async def save(count: int) -> None:
         for _ in range(count):
             saved.append(f"u{len(saved)}")
             await store.save_update(update(saved[-1], "trip", content={"n": saved[-1]}))
 
-    for lost in (0, 1, 2, 0):
+    for _ in range(4):
         await save(2)  # while nobody listens
-        async with listening(app, last) as events:
-            while len(heard) < len(saved):
-                last, data = await events.get()
-                assert data == f'{{"n": "{last}"}}'
-                heard.append(last)
-            await save(1)
-            heard.append(last := (await events.get())[0])
-            await save(lost)
-            for _ in range(lost):  # it was sent, and the browser has gone
-                await events.get()
-    async with listening(app, last) as events:
+        await hear(browser, offset)  # the answer was lost on its way
+        new, offset = await hear(browser, offset)
+        heard += new
+        hearing = asyncio.create_task(hear(browser, offset))
         await save(1)
-        heard.append((await events.get())[0])
-    assert heard == saved
+        new, offset = await hearing
+        heard += new
+        assert heard == saved
 
 
-async def test_a_browser_hears_what_follows_a_clearing(app: Any) -> None:
+async def test_a_browser_hears_what_follows_a_clearing(
+    app: Any, browser: httpx.AsyncClient
+) -> None:
     store: foldlog.Store = app.state.store
     await store.save_update(update("before", "trip"))
+    heard, offset = await hear(browser, "-1")
+    assert heard == ["before"]
     await store.clear_session("trip")
     await store.save_update(update("after", "trip"))
-    async with listening(app, "before") as events:
-        assert (await events.get())[0] == "after"
+    heard, _ = await hear(browser, offset)
+    assert heard == ["after"]
 
 
-async def test_a_frameworks_request_is_a_conflict_and_waits_on(app: Any) -> None:
-    import httpx
-
+async def test_a_frameworks_request_is_a_conflict_and_waits_on(
+    app: Any, browser: httpx.AsyncClient
+) -> None:
     store: foldlog.Store = app.state.store
     await store.save_planner_state("token", {"reason": "interrupt", "answer_in": "the graph"})
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://guide"
-    ) as client:
-        [item] = (await client.get("/waiting")).json()
-        given = {"id": item["id"], "answer": True}
-        refused = await client.post("/waiting", json=given)
-        assert refused.status_code == 409
-        assert "the graph" in refused.json()["detail"]
-        assert (await client.get("/waiting")).json() == [item]
+    [item] = (await browser.get("/waiting")).json()
+    given = {"id": item["id"], "answer": True}
+    refused = await browser.post("/waiting", json=given)
+    assert refused.status_code == 409
+    assert "the graph" in refused.json()["detail"]
+    assert (await browser.get("/waiting")).json() == [item]
