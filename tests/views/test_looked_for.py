@@ -10,6 +10,7 @@ import pytest
 
 import foldlog
 from foldlog import LogUnavailable, StoreClosed, memory_store
+from foldlog.log.port import OnRecord, Unfollow
 from foldlog.store.decisions import At, Decided, decide_drafts
 from foldlog.store.payloads import encode
 from foldlog.subjects import Subject
@@ -143,3 +144,25 @@ async def test_a_look_that_is_cancelled_leaves_no_view_behind() -> None:
         await deciding
     assert (len(store._core.hot_views), log.followed) == (0, 0)
     await store.close()
+
+
+async def test_a_view_that_was_dropped_meanwhile_is_not_followed() -> None:
+    log = Held()
+    store = opened(log)
+    views, follow, subjects = store._core.hot_views, log.follow, list[Subject]()
+    await store.view(B)
+    views.unsettled(store._core.subject_of(B))
+
+    async def drop_first(subject: Subject, on_record: OnRecord) -> Unfollow:
+        subjects.append(subject)
+        await views.drop()
+        return await follow(subject, on_record)
+
+    log.follow = drop_first  # type: ignore[method-assign]
+    log.go_on.set()
+    await decide_drafts(store._core, [A, B], nothing)
+    log.follow = follow  # type: ignore[method-assign]
+    assert store._core.subject_of(B) in subjects
+    assert log.followed == len(views)
+    await store.close()
+    assert log.followed == 0

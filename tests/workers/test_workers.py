@@ -12,8 +12,11 @@ import pytest
 
 import foldlog
 from foldlog import IdTaken, Misuse, RunFailed, Worker, durable
+from foldlog.log.port import OnRecord
 from foldlog.runs import Run
 from foldlog.store.core import core_of
+from foldlog.views.view import View
+from foldlog_projections.runs import runs
 from tests.conftest import OpenStore
 from tests.runs.running import Calls
 from tests.workers.working import PATIENCE, double, doubled, queues_are, reached
@@ -51,6 +54,27 @@ async def test_what_was_started_before_there_was_a_worker_is_done_by_the_first(
     assert (await run.status()).value == "PENDING"
     async with Worker(store, [doubled]):
         assert await run.result(timeout=PATIENCE) == 8
+
+
+async def test_what_was_removed_and_started_anew_is_done_as_it_was_started(
+    store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, views = await reopen(), core_of(store).hot_views
+    hints = views._hints
+
+    def of_no_run(of: View[Any]) -> OnRecord:
+        return (lambda _: None) if of.projection is runs.kind else hints(of)
+
+    monkeypatch.setattr(views, "_hints", of_no_run)  # no push of a run comes
+    async with Worker(store, [doubled, plan]):
+        run = await other.start(doubled, 4, id="r", session_id="ann")
+        assert await run.result(timeout=PATIENCE) == 8
+        await other.clear_session("ann")
+        run = await other.start(doubled, 5, id="r", session_id="ann")
+        assert await run.result(timeout=PATIENCE) == 10
+        await other.clear_session("ann")
+        trip = await other.start(plan, Trip("Oslo", 2), id="r", session_id="ann")
+        assert await trip.result(timeout=PATIENCE) == Trip("Oslo", 4)
 
 
 async def test_the_same_id_is_the_same_run_and_other_arguments_are_refused(

@@ -270,7 +270,10 @@ class Worker:
             ),
         )
         async with run:
-            if (await run._tenure.read()).failures >= function.attempts:
+            state = await run._tenure.read()
+            if state.job != job:  # pushes of its removal, and of its new start, were late
+                raise run._orders.handed_on("it was started anew")
+            if state.failures >= function.attempts:
                 raise WorkerLost(entry.session_id, entry.run, function.attempts)
             args, kwargs = function.loaded(codec.decode(job.arguments))
             try:
@@ -285,7 +288,7 @@ class Worker:
     async def _job(self, entry: Entry) -> Submitted:
         """How a run was started. Its timer may have come before its record is there."""
         key = runs.kind(entry.session_id, entry.run)
-        found = await self._store.view(key, lambda run: run.job)  # which never changes
+        found = await self._store.view(key, lambda run: run.job)  # `_do` looks again
         until = asyncio.get_running_loop().time() + DECIDE_SECONDS
         while found is None:
             found = await self._store.view(key, lambda run: run.job, consistency="strong")

@@ -205,4 +205,5 @@ async def read_session(
     core = core_of(store)
     saved, _ = await core.read_at(tasks.kind(session_id), consistency=consistency)
     folded, _ = await core.read_at(session.kind(session_id), consistency=consistency)
-    return SessionState(session_id, saved.state, lambda: folded.state)
+    state = folded.state
+    return SessionState(session_id, saved.state, lambda: state)

@@ -334,8 +334,9 @@ class Views:
             await self._cool(view)
 
     async def abandon(self, view: View[Any]) -> None:
-        """Let go of a view that nobody got to read and nobody waits for."""
-        if not (view.is_hydrated or view.readers or view.watchers):
+        """Let go of a view that nobody got to read and nobody waits for, or that was evicted."""
+        is_of_use = self.holds(view) and (view.is_hydrated or view.watchers)
+        if not (is_of_use or view.readers):
             await self._release(view)
 
     # --- letting go -----------------------------------------------------------------------------
@@ -464,7 +465,8 @@ class Views:
             cold.unfollow, view.unfollow = view.unfollow, None
 
     async def _release(self, view: View[Any]) -> None:
-        if self._hot.remove(view) and view.unfollow is not None:
+        self._hot.remove(view)
+        if view.unfollow is not None:
             unfollow, view.unfollow = view.unfollow, None
             await unfollow()
 
