@@ -417,6 +417,14 @@ def test_an_empty_place_is_not_the_default_one() -> None:
         assert "it is empty" in result.stderr
 
 
+def test_streams_and_traces_are_served_by_a_command_each(tmp_path: Path) -> None:
+    """Both would want a port of one server."""
+    refused = run("serve", "--path", tmp_path / "data", "--http", "0", "--otlp")
+    assert refused.code == 2
+    assert "--http and --otlp" in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_credentials_file_is_for_a_server_at_a_url() -> None:
     """The embedded server makes its own."""
     result = run("sessions", "--creds", __file__)
