@@ -23,6 +23,7 @@ from foldlog.sql import (
     SqlTimeout,
     TooManyRows,
     UnknownTable,
+    asking,
     worker,
 )
 from foldlog.sql.database import Database, Refused
@@ -186,6 +187,7 @@ ENDLESS = [
 
 @pytest.mark.parametrize("query", ENDLESS)
 async def test_what_takes_too_long_ends(store: foldlog.Store, query: str) -> None:
+    await store.sql("select 1")
     threads = threading.active_count()
     with pytest.raises(SqlTimeout, match=r"longer than 1 s: .*timeout="):
         await store.sql(query, timeout=1)
@@ -193,12 +195,22 @@ async def test_what_takes_too_long_ends(store: foldlog.Store, query: str) -> Non
     assert threading.active_count() <= threads + 1  # Python's own, which awaits processes
 
 
-async def test_a_cancelled_query_ends(store: foldlog.Store, started: Started) -> None:
-    asking = asyncio.create_task(store.sql(ENDLESS[0]))
-    await started.wait()
-    asking.cancel()
+async def test_a_cancelled_query_ends(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await store.sql("select 1")).rows == [(1,)]
+    waits, receive = asyncio.Event(), asking._Process.receive
+
+    async def noting(self: Any) -> Any:
+        waits.set()
+        return await receive(self)
+
+    monkeypatch.setattr(asking._Process, "receive", noting)
+    asked = asyncio.create_task(store.sql(ENDLESS[0]))
+    await waits.wait()
+    asked.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await asked
     assert (left(), children()) == ([], [])
 
 

@@ -37,6 +37,7 @@ from foldlog.store.core import Core, core_of
 from foldlog.store.subscribing import log_below
 
 if TYPE_CHECKING:
+    from foldlog.sql.file import Tables
     from foldlog.sql.result import SqlResult
     from foldlog.store.store import BaseStore
 
@@ -119,12 +120,6 @@ class _Asked:
     """What a store keeps for its queries: the files of tables, and the process that reads them."""
 
     def __init__(self, core: Core) -> None:
-        try:
-            from foldlog.sql.file import Tables
-            from foldlog.sql.result import SqlResult
-        except ModuleNotFoundError as error:
-            raise _missing() from error
-        self._result = SqlResult
         self.turn = asyncio.Lock()
         self.scopes: set[asyncio.Timeout] = set()
         self.is_closed = False
@@ -134,8 +129,7 @@ class _Asked:
         self._made = None if core.tables is not None else tempfile.mkdtemp(prefix="foldlog-sql-")
         if self._made is not None:
             core.own_tables = Path(self._made)
-        assert core.tables is not None
-        self._tables = Tables(core.tables, log_below(core), is_shared=self._made is None)
+        self._tables: Tables | None = None
 
     async def close(self) -> None:
         """End the process, and what is under way; remove files that nobody else has."""
@@ -150,6 +144,12 @@ class _Asked:
 
     async def answered(self, store: BaseStore, ask: Ask, max_bytes: int) -> SqlResult:
         """Answer a query; with new files, if those that there are are of no use."""
+        await self._started(max_bytes)
+        if self._tables is None:
+            make = await asyncio.to_thread(_tables)  # while the process starts
+            assert self._core.tables is not None
+            log, is_shared = log_below(self._core), self._made is None
+            self._tables = make(self._core.tables, log, is_shared=is_shared)
         import duckdb
 
         for is_again in (False, True):
@@ -167,14 +167,10 @@ class _Asked:
     async def _answered(
         self, store: BaseStore, until: LogPosition, ask: Ask, max_bytes: int
     ) -> SqlResult:
-        process = self._process
-        if process is None or process.is_over or process.max_bytes != max_bytes:
-            if process is not None:
-                await process.end()
-            tables = {name: each.types for name, each in self._sources.items()}
-            start = Start(tables, str(self._tables.directory), max_bytes)
-            process = self._process = await _Process.start(start)
-        stays = False
+        from foldlog.sql.result import SqlResult
+
+        assert self._tables is not None
+        process, stays = await self._started(max_bytes), False
         try:
             await process.send(replace(ask, until=str(until)))
             while isinstance(found := await process.receive(), Wanted):
@@ -196,13 +192,24 @@ class _Asked:
                 raise self._error(found, ask, max_bytes)
             stays = True
             assert isinstance(found, Done)
-            return self._result(found.columns, found.types, parts, until)
+            return SqlResult(found.columns, found.types, parts, until)
         except asyncio.IncompleteReadError as error:
             reason = f"its process ended ({await process.ended()})"
             raise SqlOutOfMemory(max_bytes, reason) from error
         finally:
             if not stays:
                 await process.end()
+
+    async def _started(self, max_bytes: int) -> _Process:
+        """The process, with this limit."""
+        process = self._process
+        if process is None or process.is_over or process.max_bytes != max_bytes:
+            if process is not None:
+                await process.end()
+            tables = {name: each.types for name, each in self._sources.items()}
+            start = Start(tables, str(self._core.tables), max_bytes)
+            process = self._process = await _Process.start(start)
+        return process
 
     def _error(self, failed: Failed, ask: Ask, max_bytes: int) -> Exception:
         if failed.reason == "missing":
@@ -216,6 +223,14 @@ class _Asked:
         if failed.about:
             return UnknownTable(failed.about, [*self._sources])
         return SqlError(failed.message)
+
+
+def _tables() -> type[Tables]:
+    try:
+        from foldlog.sql.file import Tables
+    except ModuleNotFoundError as error:
+        raise _missing() from error
+    return Tables
 
 
 def _missing() -> ConfigurationError:
