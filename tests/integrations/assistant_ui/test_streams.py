@@ -19,6 +19,7 @@ from foldlog.integrations import assistant_ui
 from foldlog.integrations.assistant_ui import FoldlogResumableStreamStore
 from foldlog.streams import keeping
 from foldlog_projections.streams import keys_of
+from tests.support.workers import PATIENCE
 
 
 class Clock:
@@ -41,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def streams(store: foldlog.Store) -> FoldlogResumableStreamStore:
-    return FoldlogResumableStreamStore(store, default_ttl_ms=80_000)
+    return FoldlogResumableStreamStore(store, default_ttl_ms=800_000)
 
 
 async def chunks(streams: FoldlogResumableStreamStore, id: str = "a", cursor: str = "") -> bytes:
@@ -79,9 +80,9 @@ async def test_a_producer_whose_stream_expired_is_kept_out_of_the_next_one(
 ) -> None:
     first = await streams.acquire_lease("a")
     await streams.append("a", b"before", first)
-    clock.skipped = 80.0
+    clock.skipped = 800.0
     assert await streams.status("a") == "streaming"  # it stays an eighth longer
-    clock.skipped = 100.0
+    clock.skipped = 1_000.0
     with pytest.raises(RuntimeError, match="Stream not found: a"):
         await streams.append("a", b"late", first)
     assert await streams.status("a") == "missing"
@@ -137,19 +138,22 @@ async def test_appending_has_the_time_to_live_begin_anew(
 async def test_a_reader_who_waits_ends(
     streams: FoldlogResumableStreamStore, clock: Clock, end: str
 ) -> None:
-    await streams.acquire("a", ttl_ms=1)
+    await streams.acquire("a", ttl_ms=1 if end == "expire" else None)
     await streams.append("a", b"x")
     signal = asyncio.Event()
     reading = streams.read("a", "", signal)
     assert (await anext(reading)).chunk == b"x"
     rest = asyncio.ensure_future(anext(reading, None))
+    for _ in range(5):  # as many round trips as the reader makes, and more: by then it waits
+        await streams.status("a")
     if end == "signal":
         signal.set()
     elif end == "expire":
         clock.skipped = 10.0
     else:
         await streams.delete("a")
-    assert await rest is None
+    async with asyncio.timeout(PATIENCE):  # less than a stream lives that does not expire
+        assert await rest is None
     assert await streams.status("a") == ("streaming" if end == "signal" else "missing")
 
 
