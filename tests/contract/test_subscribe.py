@@ -56,6 +56,8 @@ async def test_it_goes_on_behind_any_item_without_gap_or_repeat(store: foldlog.S
         assert "~" in str(item.position)  # so that another log is noticed
         behind = await all_of(store, after=LogPosition.parse(str(item.position)))
         assert ids(behind) == ids(found[number + 1 :])
+        before = [each async for each in store.at(item.position).subscribe()]
+        assert ids(before) == ids(found[: number + 1])
     assert await all_of(store, after=await store.position()) == []
 
 

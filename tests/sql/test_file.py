@@ -240,6 +240,7 @@ async def test_a_store_closes_while_a_query_runs(
     assert running.returncode is not None
     with pytest.raises(StoreClosed):
         await store.sql("select 1")
+    assert process(store)._running is running
 
 
 async def test_a_temporary_file_goes_with_its_store() -> None:

@@ -89,6 +89,7 @@ async def ask(
             raise PayloadError(name, f"{shown(value)} is no number of at least {least}")
     ask = Ask(query, codec.encode(parameters or [], "parameters"), "", max_rows)
     core = core_of(store)
+    core.hot_views.check()
     asked = _asked.get(core)
     if asked is None:
         asked = _Asked(core)
@@ -144,6 +145,8 @@ class _Asked:
 
     async def answered(self, store: BaseStore, ask: Ask, max_bytes: int) -> SqlResult:
         """Answer a query; with new files, if those that there are are of no use."""
+        if self.is_closed:
+            raise StoreClosed
         await self._started(max_bytes)
         if self._tables is None:
             make = await asyncio.to_thread(_tables)  # while the process starts

@@ -119,13 +119,15 @@ class Subscription:
 
     async def pages(self) -> AsyncGenerator[Page]:
         """Yield pages, each once. Errors as `Store.subscribe`."""
-        reading = Reading(self._core.forked_log, self._kinds, self._families, self._after)
+        past = self._core.past
+        until = None if past is None else (await past.moment()).position
+        reading = Reading(log_below(self._core), self._kinds, self._families, self._after)
         async with self._following() as wake:
             while True:
                 wake.clear()
                 self._core.hot_views.check()
                 try:
-                    async with aclosing(reading.round(by_time=self._by_time)) as pages:
+                    async with aclosing(reading.round(until, by_time=self._by_time)) as pages:
                         async for page in pages:
                             items = [reading.item(each) for each in page]
                             yield Page(items, reading.position())
