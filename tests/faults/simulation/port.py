@@ -196,6 +196,11 @@ class SimulatedLog:
         found = [stored for stored in found if upto is None or stored.seq <= upto]
         return self._record(found[-1]) if found else None
 
+    async def are_absent(self, subjects: Sequence[Subject]) -> bool:
+        """See the port: the leader can tell."""
+        await self._leader()
+        return not any(self.stream.read(each.name, 0, 0) for each in subjects)
+
     def _records(self, found: Sequence[Stored]) -> list[Record]:
         return [self._record(stored) for stored in found]
 
