@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import select
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -63,10 +64,17 @@ class Server:
 
 
 def _kill_all(pid: int) -> None:
-    """SIGKILL for a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    for each in (pid, *map(int, children.split())):
+    """SIGKILL for a process of ours and its children, which have ended when this returns."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)  # it begins no more children
+    children = [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    ends = [os.pidfd_open(each) for each in children]
+    for each in children:
         os.kill(each, signal.SIGKILL)
+    for end in ends:  # a server that starts while one has its shared memory would refuse
+        assert select.select([end], [], [], PATIENCE)[0]
+        os.close(end)
+    os.kill(pid, signal.SIGKILL)
 
 
 async def nothing(dice: random.Random) -> None:
