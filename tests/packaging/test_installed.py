@@ -29,7 +29,9 @@ README = next(
 )
 FRAMEWORKS = {
     "a2a",
+    "ag-ui",
     "agent-framework",
+    "assistant-ui",
     "autogen",
     "claude-agent",
     "google-adk",
