@@ -164,9 +164,7 @@ kind: Final = Kind(
     shown=Shown(
         {
             "stream.opened": "stream {scope} {name} opened",
-            "stream.appended": lambda sent: Line(
-                "sent", clip(brief(sent.text or sent.data)), tone="aside"
-            ),
+            "stream.appended": _line,
             "stream.closed": "stream {scope} {name} closed",
             "stream.forked": Line("stream forked", tone="aside"),
             "stream.touched": Line("stream read", tone="aside"),

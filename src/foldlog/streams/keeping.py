@@ -173,9 +173,9 @@ class Streams:
             raise Refused(410, "offset: it is of a stream that was deleted") from None
 
     async def _fork(self, path: str, opened: Opened, asked: Asked) -> Outcome:
-        """Open a stream that begins with what is in another: that one is told first.
+        """Open a stream that begins with what is in another: that one notes it first.
 
-        Whether a fork is there, its source's removal asks the fork. So one that was told of, and
+        Whether a fork is there, its source's removal asks the fork. So one that it has noted, and
         that a crash or a conflict prevented, keeps nothing.
         """
         source = await self.state(opened.source)

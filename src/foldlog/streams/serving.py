@@ -274,7 +274,7 @@ class Events(Response):
         except TimeoutError:
             return  # nobody reads: the server closes a connection whose answer is not whole
         except (Refused, FoldlogError):
-            pass  # the next request is told what it is
+            pass  # the next request is answered with what it is
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _follow(self, send: Send, left: asyncio.Task[None]) -> None:

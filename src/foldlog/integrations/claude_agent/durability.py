@@ -37,7 +37,7 @@ from foldlog.integrations.claude_agent.sessions import FoldlogSessionStore
 from foldlog.runs import Run
 
 GO_ON: Final = "You were interrupted. Go on where you were."
-"""What Claude Code is told where its transcript has the prompt already."""
+"""What Claude Code hears where its transcript has the prompt already."""
 
 _OURS: Final = ("continue_conversation", "fork_session", "resume", "session_id", "session_store")
 """Options that are the run's."""
