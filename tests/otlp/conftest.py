@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 import foldlog
 from tests.support.in_memory_first import backend as backend
+from tests.support.serving import serving_http
 
 NEEDED = ("starlette", "uvicorn", "httpx", "opentelemetry.exporter")
 if not all(find_spec(name.partition(".")[0]) and find_spec(name) for name in NEEDED):
@@ -24,30 +23,11 @@ Serving = Callable[..., AbstractAsyncContextManager[str]]
 @pytest.fixture
 def serving() -> Serving:
     """Serves the receiver of a store, with a real server; gives its address."""
-    import uvicorn
-
     from foldlog import otlp
 
     @asynccontextmanager
     async def serve(store: foldlog.Store, **options: Any) -> AsyncIterator[str]:
-        application = otlp.app(store, **options)
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            config = uvicorn.Config(application, log_level="warning", lifespan="off")
-            server = uvicorn.Server(config)
-            server.capture_signals = nullcontext  # type: ignore[assignment]
-            ready, startup = asyncio.Event(), server.startup
-
-            async def started(sockets: list[socket.socket] | None = None) -> None:
-                await startup(sockets)
-                ready.set()
-
-            server.startup = started  # type: ignore[method-assign]
-            task = asyncio.create_task(server.serve([listening]))
-            try:
-                await ready.wait()
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-            finally:
-                server.should_exit = server.force_exit = True
-                await task
+        async with serving_http(otlp.app(store, **options)) as url:
+            yield url
 
     return serve
