@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,6 +15,7 @@ import pytest_asyncio
 
 import foldlog
 from tests.conftest import leaving_no_task
+from tests.support.browser import MISSING, chromium
 
 if TYPE_CHECKING:
     import httpx
@@ -120,24 +119,13 @@ def client_of() -> Callable[..., httpx.AsyncClient]:
     return make
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A browser without a window; where there is none, the tests are skipped."""
-    if CHROMIUM is None or not find_spec("playwright"):
-        pytest.skip("needs the system's chromium, and Playwright for Python")
-    from playwright.async_api import async_playwright
-
-    # A container's root may not have a sandbox.
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        try:
-            yield opened
-        finally:
-            await opened.close()
+    if MISSING:
+        pytest.skip(MISSING)
+    async with chromium() as opened:
+        yield opened
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page
 
 import foldlog
 from foldlog import Message, kinds
@@ -20,7 +20,8 @@ from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.runs import Run
-from tests.ui.conftest import CHROMIUM, Served, serving
+from tests.support.browser import chromium
+from tests.ui.conftest import Served, serving
 from tests.workers.working import queues_are, working
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +56,7 @@ async def take(directory: Path) -> None:
 
 async def in_all_sizes(served: Served, take: Callable[[Page, str], Awaitable[None]]) -> None:
     """Show the page in each size, light and dark."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    async with chromium() as browser:
         for scheme in ("light", "dark"):
             for size, (width, height) in SIZES.items():
                 page = await browser.new_page(
@@ -67,7 +67,6 @@ async def in_all_sizes(served: Served, take: Callable[[Page, str], Awaitable[Non
                 await page.goto(f"{served.url}/?token={served.token}")
                 await take(page, f"{size}-{scheme}")
                 await page.close()
-        await browser.close()
 
 
 async def book(store: foldlog.Store) -> None:
