@@ -33,7 +33,8 @@ class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     """`queue.added`: a run may begin, or go on. `key`: of equal ones few go on at once.
 
     Of a run that a worker has: it goes on again after it has left. `process` has opened the run,
-    and has it from here on, also if another one was given it.
+    and has it from here on, also if another one was given it. `wish` is who gets it of those that
+    are equally free: it has opened the run, and lets go of it if it does not get it.
     """
 
     session_id: str
@@ -43,6 +44,7 @@ class Added(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     key: str = ""
     process: str = ""
+    wish: str = ""
 
 
 HOME: Final = "default"
@@ -182,6 +184,12 @@ class State(EqualByBytes):
         homes = (each.homes.get(function) for each in self.workers.values())
         return next((each for each in homes if each), HOME)
 
+    def begins_with(self, added: Added) -> bool:
+        """Whether a run that is added now begins at once, with the process that it wishes."""
+        if added.queue in self.waiting or added.queue in self.limits:
+            return False
+        return _taker(self, _free(self), added.queue, added.function, added.wish) == added.wish
+
     def processes(self) -> set[str]:
         """Who works, or has a run."""
         return {*self.workers, *(each.process for each in self.held.values())}
@@ -223,7 +231,7 @@ def _apply(state: State, record: Any, envelope: Recorded) -> State:
                 _return(state, id, process)
         case Limited(queue):
             state.limits[queue] = record
-    _hand_out(state)
+    _hand_out(state, record.wish if isinstance(record, Added) else "")
     return state
 
 
@@ -335,12 +343,25 @@ def _tidy(state: State, queue: str, function: str, priority: int) -> None:
         del state.waiting[queue]
 
 
-def _hand_out(state: State) -> None:
+def _free(state: State) -> dict[str, int]:
+    """How many more runs each process takes that takes any."""
+    free = {id: w.slots - state.busy.get(f"process {id}", 0) for id, w in state.workers.items()}
+    return {process: slots for process, slots in free.items() if slots > 0}
+
+
+def _taker(
+    state: State, free: Mapping[str, int], queue: str, function: str, wish: str
+) -> str | None:
+    """Who gets a run: who is the most free; of equal ones, whom it wishes."""
+    takers = [each for each in free if _serves(state.workers[each], queue, function)]
+    return max(takers, key=lambda each: (free[each], each == wish), default=None)
+
+
+def _hand_out(state: State, wish: str) -> None:
     """Give what may begin to who is free: of each queue the most urgent first, then the oldest."""
     if not state.waiting:
         return
-    free = {id: w.slots - state.busy.get(f"process {id}", 0) for id, w in state.workers.items()}
-    free = {process: slots for process, slots in free.items() if slots > 0}
+    free = _free(state)
     for queue in list(state.waiting):
         limit = state.limits.get(queue) or Limited(queue)
         while free and _may_begin(state, limit):
@@ -348,8 +369,8 @@ def _hand_out(state: State) -> None:
             if found is None:
                 break
             id, entry = found
-            takers = [each for each in free if _serves(state.workers[each], queue, entry.function)]
-            process = max(takers, key=free.__getitem__)
+            process = _taker(state, free, queue, entry.function, wish)
+            assert process is not None  # `_next` has found one
             _give(state, id, entry, process, limit)
             free[process] -= 1
             if not free[process]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from foldlog import codec
 from foldlog.errors import FoldlogError
 from foldlog.models import TaskStatus
-from foldlog.runs.errors import RunPaused, RunTakenOver, StepUnknown, consists_of
+from foldlog.runs.errors import RunPaused, StepUnknown, consists_of
 from foldlog.runs.going_on import GoesOn
 from foldlog.runs.process import Process
 from foldlog.runs.results import message_of, shortened
@@ -34,12 +33,14 @@ _RELEASE_SECONDS: Final = 5.0
 class InWorker(NamedTuple):
     """How a worker has a run: `leaving` is set when it ends; `attempts` are its function's.
 
-    `is_other_version`: the run began with another version of its function.
+    `is_other_version`: the run began with another version of its function. `tenure` has opened it
+    as it was started; "": none has.
     """
 
     leaving: asyncio.Event
     attempts: int
     is_other_version: bool
+    tenure: str
 
 
 class Ending(GoesOn):
@@ -65,13 +66,7 @@ class Ending(GoesOn):
             self._process.owe(self._let_go)
 
     async def _let_go(self) -> None:
-        def release(turn: Turn) -> None:
-            turn.records.append(Released())
-            if turn.run.job is not None:
-                turn.queued.append(queues.Returned(*self._key, self._process.id))
-
-        with suppress(RunTakenOver):  # there is nothing to let go of
-            await self._tenure.decide(release)
+        await self._tenure.hand_on()
         self._is_let_go = True
 
     async def _release(self) -> None:

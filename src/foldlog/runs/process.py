@@ -10,15 +10,17 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.store.core import core_of
 from foldlog.store.operation import outside
 from foldlog.store.store import BaseStore
+from foldlog.views import Consistency
 from foldlog_projections.runs import processes
 from foldlog_projections.runs.processes import Left, Lives
+from foldlog_projections.runs.queues import Added
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -29,15 +31,32 @@ _LONGEST_LOOK: Final = 1.0
 """Seconds between two looks at an owner, at most, in which it could have renewed its lease."""
 
 
+class Here(NamedTuple):
+    """A worker's word that it does a run which is being started beside it, if the queue agrees.
+
+    `tenure` is to open the run. `started` is to say how the queue is read once that is stored;
+    None: nothing was stored.
+    """
+
+    tenure: str
+    started: asyncio.Future[Consistency | None]
+
+    async def stored(self) -> Consistency | None:
+        """What `started` says, once it does."""
+        return await self.started
+
+
 class Process:
     """One store of this process as the owner of runs. It has a lease while it has one.
 
     Attributes:
         id: the key under which it says that it lives.
+        begin_here: asks its worker to do a run at once; None: it has no worker.
     """
 
     def __init__(self, store: BaseStore) -> None:
         self.id: Final = secrets.token_hex(8)
+        self.begin_here: Callable[[Added], Here | None] | None = None
         self._store = store
         self._leases: list[float] = []
         self._holding = asyncio.Lock()

@@ -89,7 +89,7 @@ class Run(Ending):
         self._calls = core_of(store).calls
         self._process = process
         self._lease = lease
-        self._tenure = Tenure(store, process, session_id, name)
+        self._tenure = Tenure(store, process, session_id, name, worker.tenure if worker else "")
         self._redaction = StepRedaction(core_of(store).redaction, session_id, name)
         self._worker = worker
         self._numbers = {}

@@ -20,9 +20,10 @@ from foldlog.models import SteeringEvent, SteeringEventType, TaskState, TaskStat
 from foldlog.runs.errors import ResultMissing, RunCancelled, RunFailed, UnreadableResult
 from foldlog.runs.functions import Durable, given_to
 from foldlog.runs.orders import HARD
+from foldlog.runs.process import process_of
 from foldlog.runs.questions import as_record
 from foldlog.runs.results import StepRedaction, load_result
-from foldlog.runs.tenure import Turn, decide_on_run, new_task
+from foldlog.runs.tenure import Turn, decide_on_run, new_task, opened
 from foldlog.sessions import lifecycle
 from foldlog.sessions.lifecycle import FINAL
 from foldlog.sessions.steering import until
@@ -79,7 +80,7 @@ async def start(
     """Have workers do a function. Arguments and errors as `Store.start`.
 
     1. Arm a timer, if it begins later: without the record it wakes nobody. 2. The run, its task
-    and its place in the queue, in one append.
+    and its place in the queue, in one append; which opens it, if a worker of this store is free.
     """
     core = core_of(store)
     known_as = function if isinstance(function, Durable) else None
@@ -99,8 +100,13 @@ async def start(
         wanted.parent,
     )
     added = submitted.added(wanted.session_id, wanted.id)
+    process, here = process_of(store), None
     if wanted.begins:
         await wake_at(store, wanted.begins, run=added)
+    elif process.begin_here is not None:
+        wishes = msgspec.structs.replace(added, wish=process.id)
+        here = process.begin_here(wishes)
+        added = wishes if here else added
 
     def submit(turn: Turn) -> bool | None:
         known = turn.run.job
@@ -116,10 +122,12 @@ async def start(
                 f"{wanted.id!r:.80} is a run or a task of session {wanted.session_id!r:.80} that "
                 "no worker does: start it under another id"
             )
-        parent, waits = wanted.parent or None, TaskStatus.PENDING
-        task = new_task(wanted.session_id, wanted.id, waits, parent, name, wanted.priority)
+        parent, status = wanted.parent or None, TaskStatus.RUNNING if here else TaskStatus.PENDING
+        task = new_task(wanted.session_id, wanted.id, status, parent, name, wanted.priority)
         lifecycle.spawn(turn.made, task, "job", None, _redacted)
         turn.records.append(submitted)
+        if here is not None:
+            turn.records.append(opened(turn, here.tenure, process.id, wanted.session_id))
         if not wanted.begins:
             turn.queued.append(added)
         return None
@@ -128,7 +136,13 @@ async def start(
         found: tasks.TaskSaved = core.redacted("Store.start", tasks.kind(wanted.session_id), record)
         return found
 
-    await decide_on_run(core, wanted.session_id, wanted.id, submit)
+    read: Consistency | None = "strong"  # of what may have been stored
+    try:
+        is_new = await decide_on_run(core, wanted.session_id, wanted.id, submit)
+        read = "session" if is_new else None
+    finally:
+        if here is not None:
+            here.started.set_result(read)
     return Handle(store, wanted.session_id, wanted.id, known_as.declared if known_as else None)
 
 

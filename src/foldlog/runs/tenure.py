@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -33,7 +33,7 @@ from foldlog.store.waiting import list_key
 from foldlog.views import Consistency
 from foldlog_projections import tasks
 from foldlog_projections.runs import queues, runs
-from foldlog_projections.runs.runs import Opened, Rewound, State, Step
+from foldlog_projections.runs.runs import Opened, Released, Rewound, State, Step
 from foldlog_projections.sessions import session
 
 T = TypeVar("T")
@@ -127,17 +127,25 @@ def new_task(
     )
 
 
+def opened(turn: Turn, tenure: str, process: str, session_id: str) -> Opened:
+    """The record by which a tenure begins. A run that was cleared counts no owners."""
+    epoch = max(turn.run.epoch, turn.head) + 1
+    return Opened(epoch, tenure, process, session_id, host(), os.getpid())
+
+
 class Tenure:
     """A run as its owner may write it. `token` is 0 until it is."""
 
-    def __init__(self, store: BaseStore, process: Process, session_id: str, name: str) -> None:
+    def __init__(
+        self, store: BaseStore, process: Process, session_id: str, name: str, id: str = ""
+    ) -> None:
         self.session_id: Final = session_id
         self.name: Final = name
         self.key: Final = runs.kind(session_id, name)
         self._store = store
         self._core: Core = core_of(store)
         self._process = process
-        self._id = secrets.token_hex(8)
+        self._id = id or secrets.token_hex(8)
         self._turn = asyncio.Lock()
         self.token: int = 0
         self.parent: str = ""
@@ -165,17 +173,17 @@ class Tenure:
             while True:
                 state = await self.read()  # what is decided on it proves it
                 before, owner = state.tenure, state.process
+                if before == self._id:
+                    self.token = state.epoch
+                    self.parent = state.job.parent if state.job else ""
+                    return
                 is_free = not before or state.session_id != self.session_id
                 if is_free or await self.patiently(partial(look.is_gone, owner)):
                     take = partial(
                         self._take, before, restart, redo_from, parent, description, unless_ended
                     )
                     await self.patiently(partial(_finish, take))
-                    state = await self.read()
-                    if state.tenure == self._id:
-                        self.token = state.epoch
-                        self.parent = state.job.parent if state.job else ""
-                        return
+                    continue
                 waited = clock() - began
                 if waited >= wait:
                     since = dt.datetime.fromtimestamp(state.since, dt.UTC)
@@ -211,16 +219,7 @@ class Tenure:
             if state.job is not None:
                 added = state.job.added(self.session_id, self.name)
                 turn.queued.append(msgspec.structs.replace(added, process=self._process.id))
-            turn.records.append(
-                Opened(
-                    max(state.epoch, turn.head) + 1,  # a run that was cleared counts no owners
-                    self._id,
-                    self._process.id,
-                    self.session_id,
-                    host(),
-                    os.getpid(),
-                )
-            )
+            turn.records.append(opened(turn, self._id, self._process.id, self.session_id))
             if restart or redo_from is not None:
                 turn.records.append(Rewound("" if restart else redo_from or ""))
             return None
@@ -317,6 +316,18 @@ class Tenure:
             return await self.patiently(
                 lambda: decide_on_run(core, *of, checked, parent=self.parent)
             )
+
+    async def hand_on(self) -> None:
+        """Let go of a run that workers do, if it is this owner's: it goes to another one."""
+
+        def release(turn: Turn) -> None:
+            turn.records.append(Released())
+            if turn.run.job is not None:
+                of = (self.session_id, self.name, self._process.id)
+                turn.queued.append(queues.Returned(*of))
+
+        with suppress(RunTakenOver):  # there is nothing to let go of
+            await self.decide(release)
 
     def _check(self, state: State) -> None:
         if state.tenure != self._id:

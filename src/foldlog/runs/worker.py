@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -27,28 +28,34 @@ from foldlog.runs.errors import (
     consists_of,
 )
 from foldlog.runs.functions import Durable
-from foldlog.runs.process import Look, Process, host, process_of
+from foldlog.runs.process import Here, Look, Process, host, process_of
 from foldlog.runs.run import Run
 from foldlog.runs.starting import Wake
+from foldlog.runs.tenure import Tenure, finished
 from foldlog.store.core import DECIDE_SECONDS, core_of
 from foldlog.store.operation import outside
 from foldlog.store.payloads import encode
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.subjects import Subject
+from foldlog.views import Consistency
 from foldlog_projections import tasks
 from foldlog_projections.runs import processes, queues, runs
 from foldlog_projections.runs.jobs import Submitted
 from foldlog_projections.runs.processes import Left as ProcessLeft
 from foldlog_projections.runs.queues import (
+    Added,
     Entry,
     Gone,
     Left,
     Offered,
     State,
     Ticked,
+    id_of,
 )
 from foldlog_projections.sessions import session
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -152,6 +159,7 @@ class Worker:
 
     async def _work_on(self) -> None:
         try:
+            self._process.begin_here = self._begin_here
             await self._patiently(lambda: self._offer(self._slots))
             going = [
                 asyncio.create_task(each, name="foldlog worker")
@@ -173,6 +181,7 @@ class Worker:
                 await asyncio.wait(ending)
             await self._patiently(lambda: self._offer(0))
         finally:
+            self._process.begin_here = None
             if self._working:
                 await self._finish()
         await self._patiently(lambda: self._say(Gone(self._process.id)))
@@ -229,9 +238,47 @@ class Worker:
             del self._working[id]
         await self._patiently(lambda: self._take(key))
 
-    async def _done(self, entry: Entry) -> None:
+    def _begin_here(self, added: Added) -> Here | None:
+        """Do a run that this store starts, opened by its first append, if a slot is free."""
+        id, key = id_of(added.session_id, added.run), self._keys[self._shard(added.session_id)]
+        view = self._core.hot_views.peek(key.kind, self._core.subject_of(key))
+        if self._leaving.is_set() or id in self._working or len(self._working) >= self._slots:
+            return None
+        if view is None or not view.folded.state.begins_with(added):
+            return None
+        started = asyncio.get_running_loop().create_future()
+        here = Here(secrets.token_hex(8), started)
+        work = self._work_here(key, id, added, here)
+        self._working[id] = asyncio.create_task(
+            work, name=f"foldlog run {added.run}", context=outside()
+        )
+        return here
+
+    async def _work_here(self, key: Key[State], id: str, added: Added, here: Here) -> None:
+        """Do a run as it is started, if the queue has given it to this process; as `_work`."""
+        entry: Entry | None = None
+        read: Consistency | None = "strong"
         try:
-            await self._do(entry)
+            read = await finished(here.stored())
+            if read is not None:
+                mine, *_ = await self._patiently(
+                    lambda: self._store.view(key, self._seen, consistency=read)
+                )
+                entry = mine.get(id)
+            if entry is not None:
+                await self._done(entry, here.tenure)
+        finally:
+            del self._working[id]
+            if read is not None and entry is None:
+                tenure = Tenure(
+                    self._store, self._process, added.session_id, added.run, here.tenure
+                )
+                self._process.owe(tenure.hand_on)
+        await self._patiently(lambda: self._take(key))
+
+    async def _done(self, entry: Entry, tenure: str = "") -> None:
+        try:
+            await self._do(entry, tenure)
         except Exception as error:  # noqa: BLE001 - the run's own: it is on record
             if consists_of(error, RunPaused, StepUnknown):
                 await self._forget(entry)
@@ -249,7 +296,7 @@ class Worker:
         for key in (runs.kind(entry.session_id, entry.run), *of_session):
             await self._core.hot_views.let_go(key.kind, self._core.subject_of(key))
 
-    async def _do(self, entry: Entry) -> None:
+    async def _do(self, entry: Entry, tenure: str) -> None:
         job = await self._job(entry)
         function = self._function(job.function, job.version)
         run = Run(
@@ -267,6 +314,7 @@ class Worker:
                 self._leaving,
                 function.attempts,
                 job.version not in ("", function.version),
+                tenure,
             ),
         )
         async with run:
@@ -377,7 +425,7 @@ class Worker:
     def _shard(self, session_id: str) -> int:
         return self._core.subject(runs.kind, session_id, session_id).shard
 
-    async def _patiently(self, call: Callable[[], Awaitable[None]]) -> None:
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
                 return await call()

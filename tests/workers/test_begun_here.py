@@ -1,0 +1,134 @@
+"""Runs that a worker begins as they are started beside it: one append starts and opens them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import Misuse, Worker
+from foldlog.store.core import core_of
+from foldlog_projections.runs import runs
+from foldlog_projections.runs.queues import Limited, State
+from tests.conftest import OpenStore
+from tests.workers.test_handing_out import Queues, offer, run
+from tests.workers.working import PATIENCE, doubled, queues_are, working
+
+
+async def test_a_free_worker_begins_what_is_started_beside_it_in_the_same_append(
+    store: foldlog.Store,
+) -> None:
+    async with Worker(store, [doubled]):
+        await queues_are(store, lambda state: bool(state.workers))
+        started = await store.start(doubled, 4, id="a", session_id="s")
+        assert (await started.status()).value in ("RUNNING", "COMPLETE")
+        assert await started.result(timeout=PATIENCE) == 8
+    said = [each.content["status"] for each in await store.list_updates("s")]
+    assert said == ["RUNNING", "COMPLETE"]  # it has never waited
+
+
+async def test_what_is_started_beside_a_busier_worker_goes_to_the_other_one(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    async with working(store, doubled, slots=2), working(await reopen(), doubled, slots=3):
+        await queues_are(store, lambda state: len(state.workers) == 2)
+        started = await store.start(doubled, 4, id="a", session_id="s")
+        assert await started.result(timeout=PATIENCE) == 8
+    said = [each.content["status"] for each in await store.list_updates("s")]
+    assert said == ["PENDING", "RUNNING", "COMPLETE"]
+
+
+async def test_a_worker_lets_go_of_what_the_queue_holds_back_when_it_is_there(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Worker(store, [doubled]):
+        await queues_are(store, lambda state: bool(state.workers))
+        await store.queues.pause("default")
+        monkeypatch.setattr(State, "begins_with", lambda *_: True)  # it has not heard of it
+        started = await store.start(doubled, 4, id="a", session_id="s")
+        key = runs.kind("s", "a")
+        async with asyncio.timeout(PATIENCE):
+            async for _ in core_of(store).advances(key):
+                if not (await store.view(key)).tenure:
+                    break
+        assert not (await store.view(key)).steps
+        await queues_are(store, lambda state: not state.held and bool(state.waiting))
+        await store.queues.resume("default")
+        assert await started.result(timeout=PATIENCE) == 8
+
+
+async def test_what_cannot_be_started_takes_no_slot(store: foldlog.Store) -> None:
+    async with Worker(store, [doubled], slots=1):
+        await queues_are(store, lambda state: bool(state.workers))
+        async with store.run("a", session_id="s") as other:
+            other.result = 1
+        with pytest.raises(Misuse):
+            await store.start(doubled, 4, id="a", session_id="s")
+        for _ in range(3):  # the last two are known
+            started = await store.start(doubled, 4, id="b", session_id="s")
+            assert await started.result(timeout=PATIENCE) == 8
+
+
+async def test_a_start_that_is_cancelled_leaves_a_run_that_is_done_or_none(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = core_of(store).append_at_once
+
+    async def cut_short(*args: Any, **kwargs: Any) -> Any:
+        await append(*args, **kwargs)
+        raise asyncio.CancelledError
+
+    async with Worker(store, [doubled]):
+        await queues_are(store, lambda state: bool(state.workers))
+        monkeypatch.setattr(core_of(store), "append_at_once", cut_short)
+        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        await asyncio.wait([starting])
+        monkeypatch.undo()
+        assert starting.cancelled()
+        assert await store.queues.handle("a", session_id="s").result(timeout=PATIENCE) == 8
+
+
+async def test_a_worker_that_is_cancelled_at_that_moment_leaves_the_run_to_the_next(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, appending, go_on = core_of(store).append_at_once, asyncio.Event(), asyncio.Event()
+
+    async def held_up(*args: Any, **kwargs: Any) -> Any:
+        appending.set()
+        await go_on.wait()
+        return await append(*args, **kwargs)
+
+    async with working(store, doubled):
+        await queues_are(store, lambda state: bool(state.workers))
+        monkeypatch.setattr(core_of(store), "append_at_once", held_up)
+        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        await appending.wait()
+        monkeypatch.undo()
+        asyncio.get_running_loop().call_later(0, go_on.set)  # the worker is being cancelled
+    run = await starting
+    async with Worker(store, [doubled]):
+        assert await run.result(timeout=PATIENCE) == 8
+
+
+def test_a_wish_decides_between_equals_only() -> None:
+    q = Queues()
+    q.say(offer("a", 2), offer("b", 2), run("1", wish="b"))
+    assert (q.has("a"), q.has("b")) == ([], ["1"])
+    q.say(run("2", wish="b"))
+    assert (q.has("a"), q.has("b")) == (["2"], ["1"])
+    q.say(run("3", wish="elsewhere"))
+    assert q.waits() == []
+
+
+def test_a_wish_begins_nothing_that_a_queue_holds_back() -> None:
+    q = Queues()
+    wished = run("1", wish="a")
+    assert not q.state.begins_with(wished)
+    q.say(offer("a", 1))
+    assert q.state.begins_with(wished)
+    q.say(Limited("q", paused=True))
+    assert not q.state.begins_with(wished)
+    q.say(wished)
+    assert (q.has("a"), q.waits()) == ([], ["1"])
