@@ -58,16 +58,6 @@ class Client:
         assert answer.is_error, answer.text
         return answer.text
 
-    async def pages(self, tool: str, name: str, by: str = "offset", **asked: Any) -> list[Any]:
-        """All items of a list, page by page; `by` is the argument that takes `next`."""
-        found, cursor = list[Any](), dict[str, Any]()
-        while True:
-            page = (await self(tool, **asked, **cursor)).document
-            found += page[name]
-            if "next" not in page:
-                return found
-            cursor = {by: page["next"]}
-
 
 @asynccontextmanager
 async def talking(read: Any, write: Any) -> AsyncIterator[Client]:

@@ -47,7 +47,7 @@ async def test_nothing_is_written_whatever_is_asked(embedded_path: Path) -> None
         async with asking(cli) as ask:
             trip: dict[str, Any] = {"session_id": "trip"}
             for tool, asked in (
-                *(("sessions", {}), ("session", trip), ("story", trip), ("search", trip)),
+                *(("sessions", {}), ("session", trip), ("story", trip)),
                 *(("steps", trip), ("waiting", {}), ("queues", {}), ("sql", {})),
                 ("waiting", {"at": str(before)}),
             ):

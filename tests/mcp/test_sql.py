@@ -13,8 +13,10 @@ async def test_sql_only_reads_and_says_what_is_left_out(ask: Client) -> None:
     tables = (await ask("sql")).text
     assert "\nupdates (a record): session_id, id, type, task_id" in tables
     query = "select update_id, content from updates where session_id = 'long'"
-    found = (await ask("sql", query=f"{query} limit 2000", limit=10)).document
-    assert (len(found["rows"]), found["next"]) == (10, "OFFSET 10 of 2000 rows")
+    found = (await ask("sql", query=f"{query} limit 2000")).document
+    assert len(found["rows"]) == found["next"] < 2000
+    last = (await ask("sql", query=f"{query} limit 2000", offset=1990)).document
+    assert (len(last["rows"]), "next" in last) == (10, False)
     assert found["columns"] == ["update_id", "content"]
     assert "only queries are answered, not DELETE" in await ask.fails(
         "sql", query="delete from updates"
@@ -27,10 +29,10 @@ async def test_what_is_large_in_a_row_is_cut_and_says_so(ask: Client) -> None:
     query = "select content from updates where session_id = 'huge'"
     found = (await ask("sql", query=query)).document
     assert found["rows"][0][0]["text"].endswith("(900,000 characters)")
-    assert found["cut"] == ["rows"]
+    assert found["cut"] is True
     found = (await ask("sql", query="select range(5000) as numbers, 1 as n")).document
     assert len(found["rows"][0][0]) < 1000
-    assert found["cut"] == ["rows"]
+    assert found["cut"] is True
 
 
 async def test_rows_of_an_earlier_moment(ask: Client) -> None:

@@ -18,7 +18,7 @@ from foldlog.models import Waiting
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store.core import core_of
-from foldlog.store.ownership import session_kinds
+from foldlog.store.ownership import lineage_of, session_kinds
 from foldlog.store.primitives import Item
 from foldlog.store.removal import session_sizes
 from foldlog.ui.run import place_of
@@ -87,11 +87,20 @@ class Catalogue:
             "complete": complete,
         }
 
-    async def one(self, session_id: str) -> Summary:
-        """Return the summary of one session, as of now."""
-        sizes = await session_sizes(core_of(self._store))
-        made = await self._summary(session_id, sizes.get(session_id, 0))
-        return self._shown(made, await self._store.waiting(session_id=session_id))
+    async def about(self, session_id: str) -> dict[str, Any]:
+        """Return one session: its summary, its origin, its forks and its traces, as of now."""
+        core = core_of(self._store)
+        summary = await self._summary(session_id, (await session_sizes(core)).get(session_id, 0))
+        waiting = await self._store.waiting(session_id=session_id)
+        lineage = await lineage_of(core, session_id)
+        origin = lineage.origin
+        return {
+            "session": self._shown(summary, waiting),
+            "origin": origin and {"session": origin.session_id, "position": origin.position},
+            "forks": list(lineage.forks),
+            "traces": await self._store.list_traces(session_id, limit=1000),
+            "position": str(await self._store.position()),
+        }
 
     def _shown(self, summary: Summary, waiting: Iterable[Waiting]) -> Summary:
         if any(each.session_id == summary.id for each in waiting):

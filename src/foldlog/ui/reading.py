@@ -19,7 +19,6 @@ from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
 from foldlog.runs.queues import described
 from foldlog.store.core import core_of
-from foldlog.store.ownership import lineage_of
 from foldlog.ui import asked, share
 from foldlog.ui.catalogue import Catalogue
 from foldlog.ui.following import Hub
@@ -71,18 +70,7 @@ class Reading:
 
     async def session(self, request: Request) -> Response:
         """One session: its summary, its origin, and its forks."""
-        id = asked.text(request, "session")
-        lineage = await lineage_of(core_of(self._store), id)
-        origin = lineage.origin
-        return answer(
-            {
-                "session": await self._catalogue.one(id),
-                "origin": origin and {"session": origin.session_id, "position": origin.position},
-                "forks": list(lineage.forks),
-                "traces": await self._store.list_traces(id, limit=1000),
-                "position": str(await self._store.position()),
-            }
-        )
+        return answer(await self._catalogue.about(asked.text(request, "session")))
 
     async def records(self, request: Request) -> Response:
         """A page of a run's records in log order."""
