@@ -30,7 +30,7 @@ from foldlog.opening.settings import (
     Settings,
     checked_namespace,
 )
-from foldlog.opening.standby import StandbyBlobs, StandbyLog, StandbyTimers, reach_for
+from foldlog.opening.standby import Standby, StandbyLog, reach_for
 from foldlog.opening.store import Opening, Store
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.core import Backend
@@ -288,10 +288,10 @@ async def _open(settings: Settings, *, waits_for_embedded: bool = False) -> Stor
             raise
         away = reason
     log = StandbyLog(checked_namespace(settings.namespace, settings.shards), away)
-    loop = asyncio.get_running_loop()
-    store = await _store(
-        settings, Backend(log, StandbyBlobs(log), timers=StandbyTimers(log), loop=loop)
-    )
+    blobs: Any = Standby(lambda: log.reached.blobs)
+    timers: Any = Standby(lambda: log.reached.timers)
+    backend = Backend(log, blobs, timers=timers, loop=asyncio.get_running_loop())
+    store = await _store(settings, backend)
     reach_for(store, log, functools.partial(_reach, settings))
     return store
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
-from foldlog.log.blobs import Blobs
 from foldlog.log.port import Log, LogInfo
 from foldlog.log.relay import Relay
-from foldlog.log.side import Side
-from foldlog.log.timers import Due, Timers
 from foldlog.opening.store import Store
 from foldlog.store.core import Backend, core_of
 from foldlog.store.failures import log_failure
@@ -101,38 +98,16 @@ class StandbyLog(Relay):
             await self._backend.close()
 
 
-class StandbyBlobs(Blobs):
-    """The blobs next to a log that may not be reached yet."""
+class Standby:
+    """What comes beside a log that may not be reached yet: until then any use of it raises
+    LogUnavailable.
+    """
 
-    def __init__(self, log: StandbyLog) -> None:
-        self._log = log
-        self._namespace = log.namespace
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
 
-    @property
-    def _side(self) -> Side:  # type: ignore[override]
-        return self._log.reached.blobs._side
-
-
-class StandbyTimers:
-    """The timers next to a log that may not be reached yet."""
-
-    def __init__(self, log: StandbyLog) -> None:
-        self._log = log
-
-    @property
-    def _timers(self) -> Timers:
-        found = self._log.reached.timers
-        assert found is not None
-        return found
-
-    async def arm(self, key: str, at: float, data: bytes) -> None:
-        await self._timers.arm(key, at, data)
-
-    async def due(self, wait: float) -> list[Due]:
-        return await self._timers.due(wait)
-
-    async def done(self, due: Sequence[Due]) -> None:
-        await self._timers.done(due)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._find(), name)
 
 
 def reach_for(store: Store, log: StandbyLog, connect: Connect) -> None:

@@ -40,7 +40,7 @@ class ArchivedLog(Relay):
         self._ask = self.manifests.ask
         self._erasing = Erasing(self.manifests, segments)
         # Every save runs these. Type checkers take an attribute in a method's place for a mistake.
-        self.known: Callable[[int], int] = below.known  # type: ignore[assignment]
+        self.known: Callable[[int], int] = below.known
         if segments.place is None:
             self.append = below.append  # type: ignore[method-assign]
 
