@@ -13,13 +13,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from foldlog.envelope import CLEARED, FORKED, Recorded, content_id
+from foldlog.kind import Kind
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections.items import Items
 
@@ -41,41 +41,6 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 Replaced = str | int | tuple[str | int | None, ...]
 """What an envelope replaces: a key inside the subject."""
-
-
-class Projection(Protocol[S]):
-    """A fold as views use it; every kind is one.
-
-    It folds the subjects of its `family`. States of another `version` are neither compared nor
-    reused. `latest_only`: the last envelope alone gives the state, where those of the types
-    `beside` are left out. `replaces(envelope)` is the key that an envelope replaces, None for
-    nothing: of one writer's envelopes with the same key, the one drafted last stands. `keep` makes
-    bytes of a state, and `restore` an equal state of them; None where a state fits no snapshot.
-    `digest_of(type)` is what digests a payload of that type; None where an id follows from the
-    content. `remains`, `forgets_ids`, `early_snapshots`: see `foldlog.kind.Fold`.
-    """
-
-    name: str
-    family: str
-    version: int
-    latest_only: bool
-    beside: frozenset[str]
-    keep: Callable[[S], bytes] | None
-    restore: Callable[[bytes], S] | None
-    remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None
-    forgets_ids: bool
-    early_snapshots: bool
-    digest_of: Callable[[str], Callable[[bytes], int]] | None
-
-    @property
-    def replaces(self) -> Callable[[Recorded], Any] | None:
-        """None if no envelope replaces anything."""
-
-    def initial(self) -> S:
-        """The state before the first envelope."""
-
-    def apply(self, state: S, envelope: Recorded, /) -> S:
-        """The state after `envelope`. It may change and return the state that it is given."""
 
 
 class EqualByBytes:
@@ -138,12 +103,12 @@ class Folded(Generic[S]):
     count: int = 0
 
 
-def start(projection: Projection[S]) -> Folded[S]:
+def start(projection: Kind[S]) -> Folded[S]:
     """The fold of nothing."""
     return Folded(projection.initial())
 
 
-def copied(projection: Projection[S], state: Any) -> Any:
+def copied(projection: Kind[S], state: Any) -> Any:
     """A state that shares nothing with the given one."""
     if isinstance(state, Items):
         return state.copy()
@@ -154,7 +119,7 @@ def copied(projection: Projection[S], state: Any) -> Any:
     return projection.restore(projection.keep(state))
 
 
-def copied_fold(projection: Projection[S], folded: Folded[S]) -> Folded[S]:
+def copied_fold(projection: Kind[S], folded: Folded[S]) -> Folded[S]:
     """A fold that shares nothing with the given one."""
     return Folded(
         copied(projection, folded.state),
@@ -169,7 +134,7 @@ def copied_fold(projection: Projection[S], folded: Folded[S]) -> Folded[S]:
     )
 
 
-def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bool:
+def step(projection: Kind[S], folded: Folded[S], envelope: Recorded) -> bool:
     """Fold one envelope in. Return whether it took effect."""
     type = envelope.type
     if envelope.v != UPCASTERS.newest.get(type, 1):
@@ -241,7 +206,7 @@ def _note_conflict(folded: Folded[Any], envelope: Recorded, stored: int, given: 
         del folded.conflicts[next(iter(folded.conflicts))]
 
 
-def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> None:
+def _clear(projection: Kind[S], folded: Folded[S], envelope: Recorded) -> None:
     tombstone = msgspec.msgpack.decode(envelope.payload, type=Cleared)
     state = projection.initial()
     if projection.remains is not None and tombstone.remains:

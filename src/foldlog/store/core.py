@@ -45,7 +45,7 @@ from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox, Place, Spooled
 from foldlog.subjects import Namespace, Subject
 from foldlog.views import Choose, Consistency, Views, watching
-from foldlog_projections.fold import Folded, Projection, digest_at
+from foldlog_projections.fold import Folded, digest_at
 from foldlog_projections.items import Items
 from foldlog_projections.registry import KINDS
 
@@ -182,7 +182,7 @@ class Core:
         """The kinds whose records are a session's, or a trace's; none that fold another's."""
         return [k for k in self.kinds.values() if k.owner == owner and k.of is None]
 
-    def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
+    def subject(self, projection: Kind[Any] | str, *keys: str) -> Subject:
         """The subject of a view, or of a family that has none."""
         family = projection if isinstance(projection, str) else projection.name
         return self.namespace.subject(family, *keys)
@@ -402,14 +402,14 @@ class Core:
     # --- reading ----------------------------------------------------------------------------------
 
     async def read(
-        self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
+        self, projection: Kind[S], *keys: str, consistency: Consistency = "session"
     ) -> Folded[S]:
         """Return the view of `keys`. Use it before the next await; never change it."""
         subject = self.namespace.subject(projection.name, *keys)
         return await self.hot_views.read(projection, subject, consistency)
 
     async def select(
-        self, projection: Projection[Items], *keys: str, consistency: Consistency, choose: Choose
+        self, projection: Kind[Items], *keys: str, consistency: Consistency, choose: Choose
     ) -> list[Recorded]:
         """Return what `choose` wants of a sequence: see `Views.select`."""
         subject = self.subject(projection, *keys)
@@ -430,7 +430,7 @@ class Core:
         return (folded, head) if block is None else block.overlaid(key, subject, folded, head)
 
     def follow(
-        self, projection: Projection[Items], *keys: str, after: str | None
+        self, projection: Kind[Items], *keys: str, after: str | None
     ) -> AsyncGenerator[Recorded]:
         """Yield the records of a sequence, then each new one: see `Views.watch`."""
         return watching.watch(self.hot_views, projection, self.subject(projection, *keys), after)

@@ -20,7 +20,7 @@ from foldlog.subjects import Subject
 from foldlog.views import snapshot
 from foldlog.views.fold import Fold, read_all
 from foldlog.views.views import Views
-from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.fold import Folded
 from foldlog_projections.folds import RECORDS, all_records
 from foldlog_projections.items import PAGE, Items
 
@@ -88,7 +88,7 @@ class Served:
         if self._views.snapshots is not None:
             self._snapshots = await self._views.snapshots.store.names()
 
-    def is_meant(self, projection: Projection[Any]) -> bool:
+    def is_meant(self, projection: Kind[Any]) -> bool:
         """Whether a projection was chosen; one that the store does not know goes with its family's.
 
         Such are the records that pages and watchers read, and kinds of views that were not named
@@ -98,10 +98,10 @@ class Served:
             return projection.name in self._chosen
         return projection.family in self._of
 
-    def projections(self, subject: Subject) -> list[Projection[Any]]:
+    def projections(self, subject: Subject) -> list[Kind[Any]]:
         """Return the projections by which a subject is served, or may be."""
         family = self._of.get(subject.family, ())
-        found: dict[str, Projection[Any]] = {each.name: each for each in family}
+        found: dict[str, Kind[Any]] = {each.name: each for each in family}
         for view in self._views.of(subject):
             if self.is_meant(view.projection):
                 found.setdefault(view.projection.name, view.projection)

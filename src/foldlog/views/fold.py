@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
 
 from foldlog.envelope import CLEARED, Position, Recorded, unpack
 from foldlog.errors import LogCorrupt
+from foldlog.kind import Kind
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
-from foldlog_projections.fold import Folded, Projection, start, step
+from foldlog_projections.fold import Folded, start, step
 
 S = TypeVar("S")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Fold(Generic[S]):
     """A fold that has every record of its subject up to sequence `applied`.
 
     `last` is the position of its last envelope.
     """
 
-    __slots__ = ("applied", "folded", "last", "projection", "subject")
+    projection: Kind[S]
+    subject: Subject
+    folded: Folded[S] = field(init=False)
+    applied: int = field(default=0, init=False)
+    last: Position | None = field(default=None, init=False)
 
-    def __init__(self, projection: Projection[S], subject: Subject) -> None:
-        self.projection: Projection[S] = projection
-        self.subject: Subject = subject
-        self.folded: Folded[S] = start(projection)
-        self.applied: int = 0
-        self.last: Position | None = None
+    def __post_init__(self) -> None:
+        self.folded = start(self.projection)
 
     def advance(self, envelopes: Sequence[Recorded], subject: str) -> None:
         """Fold in the envelopes of whole records of a subject, which follow without a gap.
@@ -57,7 +60,7 @@ async def read_all(log: Log, subject: Subject, after: int = 0) -> list[Record]:
         return [record async for records in pages for record in records]
 
 
-async def refold(log: Log, projection: Projection[S], subject: Subject) -> Folded[S]:
+async def refold(log: Log, projection: Kind[S], subject: Subject) -> Folded[S]:
     """Fold every record of `subject`, whatever view of it is in memory."""
     fold = Fold(projection, subject)
     async with aclosing(log.read(subject)) as pages:
@@ -106,7 +109,7 @@ async def readable(log: Log, subject: Subject) -> AsyncGenerator[list[Recorded]]
             after = error.sequence
 
 
-async def salvage(log: Log, projection: Projection[S], subject: Subject) -> Folded[S]:
+async def salvage(log: Log, projection: Kind[S], subject: Subject) -> Folded[S]:
     """Fold what can be read of a subject."""
     folded = start(projection)
     async with aclosing(readable(log, subject)) as pages:

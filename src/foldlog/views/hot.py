@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
+from foldlog.kind import Kind
 from foldlog.subjects import Subject
 from foldlog.views.view import View
-from foldlog_projections.fold import Projection
 
 LARGE_SECONDS: Final = 10.0
 """How long the view that alone is larger than all may be stays after its last use.
@@ -34,7 +34,7 @@ class Hot:
         self._large: View[Any] | None = None
         self._large_until = 0.0
 
-    def find(self, projection: Projection[Any], subject: Subject) -> View[Any] | None:
+    def find(self, projection: Kind[Any], subject: Subject) -> View[Any] | None:
         """The view of a subject by a projection of that name."""
         for view in self.of.get(subject, ()):
             if view.projection.name == projection.name:

@@ -11,9 +11,10 @@ import msgspec
 
 from foldlog.envelope import CLEARED, FORKED, Position, Recorded
 from foldlog.errors import LogCorrupt
+from foldlog.kind import Kind
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
-from foldlog_projections.fold import Folded, Projection, start, step
+from foldlog_projections.fold import Folded, start, step
 
 S = TypeVar("S")
 
@@ -34,7 +35,7 @@ class Latest(NamedTuple, Generic[S]):
 
 async def read_latest(
     log: Log,
-    projection: Projection[S],
+    projection: Kind[S],
     subject: Subject,
     *,
     strong: bool = True,
@@ -81,7 +82,7 @@ async def read_latest(
 
 
 def _fold(
-    projection: Projection[S],
+    projection: Kind[S],
     subject: Subject,
     records: list[Record],
     upto: tuple[int, float],
@@ -100,7 +101,7 @@ def _fold(
     return folded, standing
 
 
-def _is_beside(projection: Projection[Any], record: Record) -> bool:
+def _is_beside(projection: Kind[Any], record: Record) -> bool:
     """Whether what stands before a record gives the state."""
     types = {each.type for each in record.envelopes} - {FORKED}
     return bool(types) and types <= projection.beside

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from foldlog.envelope import FORKED, Recorded
 from foldlog.errors import LogCorrupt
+from foldlog.kind import Kind
 from foldlog.log.port import Log, Stored
 from foldlog.subjects import Subject
 from foldlog.views.fold import Fold
-from foldlog_projections.fold import Projection
 from foldlog_projections.items import Items
 
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -76,7 +76,7 @@ class Refolding:
     """
 
     log: Log
-    projections: Callable[[Subject], Sequence[Projection[Any]]]
+    projections: Callable[[Subject], Sequence[Kind[Any]]]
     keeps: Callable[[Subject], bool]
     pass_over: Callable[[LogCorrupt], None]
     max_bytes: int = MAX_BYTES

@@ -10,10 +10,11 @@ import msgspec
 
 from foldlog.envelope import Position
 from foldlog.errors import AppendFailed
+from foldlog.kind import Kind
 from foldlog.log.snapshots import Unusable
 from foldlog.upcasting import UPCASTERS
 from foldlog.views.fold import Fold
-from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.fold import Folded
 
 S = TypeVar("S")
 
@@ -62,12 +63,12 @@ _decode_snapshot: Final = msgspec.msgpack.Decoder(Snapshot).decode
 _decode_folded: Final = msgspec.msgpack.Decoder(Folded[bytes]).decode
 
 
-def is_keepable(projection: Projection[Any]) -> bool:
+def is_keepable(projection: Kind[Any]) -> bool:
     """Whether there are snapshots of a projection's folds."""
     return projection.keep is not None and not projection.latest_only
 
 
-def kept(projection: Projection[S], folded: Folded[S]) -> Folded[bytes]:
+def kept(projection: Kind[S], folded: Folded[S]) -> Folded[bytes]:
     """Return a fold with its state as bytes.
 
     Raises:
@@ -83,12 +84,12 @@ def kept(projection: Projection[S], folded: Folded[S]) -> Folded[bytes]:
     return dataclasses.replace(found, state=state)
 
 
-def keep(projection: Projection[S], folded: Folded[S]) -> bytes:
+def keep(projection: Kind[S], folded: Folded[S]) -> bytes:
     """Return a whole fold as bytes. Errors as `kept`."""
     return _encode(kept(projection, folded))
 
 
-def restore(projection: Projection[S], kept: bytes) -> tuple[Folded[S], int]:
+def restore(projection: Kind[S], kept: bytes) -> tuple[Folded[S], int]:
     """Return the fold that was kept as these bytes, and how many of them its state took.
 
     Raises:
@@ -111,7 +112,7 @@ def pack(fold: Fold[Any], end: Position, identity: str) -> bytes:
     return _encode(Snapshot(_about(fold.projection, identity), end, folded))
 
 
-def unpack(projection: Projection[S], data: bytes, identity: str) -> Restored[S] | None:
+def unpack(projection: Kind[S], data: bytes, identity: str) -> Restored[S] | None:
     """Return what a snapshot holds; None if it is of another version, or of another log.
 
     Raises:
@@ -127,6 +128,6 @@ def unpack(projection: Projection[S], data: bytes, identity: str) -> Restored[S]
     return Restored(folded, found.end, size)
 
 
-def _about(projection: Projection[Any], identity: str) -> About:
+def _about(projection: Kind[Any], identity: str) -> About:
     versions = projection.version, UPCASTERS.fingerprint
     return About(FORMAT, identity, projection.name, *versions, _FIELDS)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from foldlog.envelope import CLEARED, Position
 from foldlog.errors import AppendFailed, ConfigurationError, FoldlogError, LogUnavailable
+from foldlog.kind import Kind
 from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore, Unusable
 from foldlog.subjects import Subject
@@ -22,7 +23,6 @@ from foldlog.views import snapshot
 from foldlog.views.fold import Fold, holds
 from foldlog.views.snapshot import Restored
 from foldlog.views.view import View
-from foldlog_projections.fold import Projection
 from foldlog_projections.items import PAGE
 
 S = TypeVar("S")
@@ -73,7 +73,7 @@ class Snapshots:
         self._closing = False
         self._reported: set[Subject | None] = set()
 
-    async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
+    async def load(self, projection: Kind[S], subject: Subject) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
 
         It stands only while the log holds its `end`: that is for the caller to see.

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence, Sized
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, TypeVar
 
 from foldlog.envelope import FORKED, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record, Unfollow
-from foldlog.subjects import Subject
 from foldlog.views.fold import Fold
 from foldlog.views.latest import Latest, knows
 from foldlog.views.snapshot import Restored
-from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.fold import Folded
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
@@ -44,6 +44,7 @@ _MOST_SEEN: Final = 64
 """Ids that a view of a last envelope remembers at most."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class View(Fold[S]):
     """A fold that reads are answered from. It lives while it is hot or somebody watches it.
 
@@ -57,51 +58,26 @@ class View(Fold[S]):
         bytes: the estimate of its memory that `Hot` has counted.
     """
 
-    folded: Folded[S]
-    applied: int
-    looks: int
-    looked: int
-    readers: int
-    known_head: int
-    floor: int
-    unsaved: int
-    unsaved_bytes: int
-
-    __slots__ = (
-        "_ahead",
-        "_ahead_bytes",
-        "_checked_at",
-        "_held_bytes",
-        "_unsettled_at",
-        "bytes",
-        "checked_epoch",
-        "failed",
-        "floor",
-        "known_head",
-        "lock",
-        "looked",
-        "looks",
-        "readers",
-        "unfollow",
-        "unsaved",
-        "unsaved_bytes",
-        "watchers",
-    )
-
-    def __init__(self, projection: Projection[S], subject: Subject) -> None:
-        super().__init__(projection, subject)
-        self.floor = self.known_head = 0
-        self.looks = self.looked = self.readers = 0
-        self.failed: tuple[int, Exception] | None = None
-        self.lock: asyncio.Lock | None = None
-        self.unfollow: Unfollow | None = None
-        self.watchers: list[asyncio.Event] = []
-        self.unsaved = self.unsaved_bytes = 0
-        self.checked_epoch: int = -1
-        self.bytes: int = 0
-        self._ahead: dict[int, Record] = {}
-        self._ahead_bytes = self._held_bytes = 0
-        self._checked_at = self._unsettled_at = 0.0
+    folded: Folded[S] = field(init=False)
+    applied: int = field(default=0, init=False)
+    known_head: int = 0
+    floor: int = 0
+    looks: int = 0
+    looked: int = 0
+    failed: tuple[int, Exception] | None = None
+    readers: int = 0
+    lock: asyncio.Lock | None = None
+    unfollow: Unfollow | None = None
+    watchers: list[asyncio.Event] = field(default_factory=list)
+    checked_epoch: int = -1
+    unsaved: int = 0
+    unsaved_bytes: int = 0
+    bytes: int = 0
+    _ahead: dict[int, Record] = field(default_factory=dict)
+    _ahead_bytes: int = 0
+    _held_bytes: int = 0
+    _checked_at: float = 0.0
+    _unsettled_at: float = 0.0
 
     @property
     def is_hydrated(self) -> bool:
@@ -174,7 +150,7 @@ class View(Fold[S]):
         seen = self.folded.seen
         before = self.folded.count
         try:
-            super().advance(envelopes, subject)
+            Fold.advance(self, envelopes, subject)  # `super()` does not know a class with slots
         finally:
             if self.folded.seen is not seen:  # it was cleared
                 before = self.unsaved = self.unsaved_bytes = self._held_bytes = 0

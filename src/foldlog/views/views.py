@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
 from foldlog.errors import ConfigurationError, LogUnavailable, Misuse, PastErased, StoreClosed
+from foldlog.kind import Kind
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
@@ -25,7 +26,7 @@ from foldlog.views.hot import Hot
 from foldlog.views.hydration import Choose, Hydration
 from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import View
-from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.fold import Folded
 from foldlog_projections.items import Items
 
 _log: Final = logging.getLogger("foldlog.views")
@@ -113,7 +114,7 @@ class Views:
     # --- reading --------------------------------------------------------------------------------
 
     async def read(
-        self, projection: Projection[S], subject: Subject, consistency: Consistency
+        self, projection: Kind[S], subject: Subject, consistency: Consistency
     ) -> Folded[S]:
         """Return the fold of `subject`. Use it before the next await; never change it."""
         view = await self._read(projection, subject, consistency)
@@ -123,7 +124,7 @@ class Views:
 
     async def select(
         self,
-        projection: Projection[Items],
+        projection: Kind[Items],
         subject: Subject,
         consistency: Consistency,
         choose: Choose,
@@ -136,7 +137,7 @@ class Views:
         return await self.take(view, choose)
 
     async def read_at(
-        self, projection: Projection[S], subject: Subject, consistency: Consistency = "strong"
+        self, projection: Kind[S], subject: Subject, consistency: Consistency = "strong"
     ) -> tuple[Folded[S], int]:
         """Return the fold with the sequence up to which it has come.
 
@@ -147,9 +148,7 @@ class Views:
             await self.take(view, _everything)
         return view.folded, view.applied
 
-    def current(
-        self, subject: Subject, projection: Projection[Any] | None = None
-    ) -> Folded[Any] | None:
+    def current(self, subject: Subject, projection: Kind[Any] | None = None) -> Folded[Any] | None:
         """The fold of `subject`, if it is hot and nothing of it is known to be missing.
 
         `projection`: None for that of the subject's family.
@@ -162,7 +161,7 @@ class Views:
                 return view.folded
         return None
 
-    def peek(self, projection: Projection[S], subject: Subject) -> View[S] | None:
+    def peek(self, projection: Kind[S], subject: Subject) -> View[S] | None:
         """The view as it is, if it is hot. Use it before the next await; never change it."""
         view = self._hot.find(projection, subject)
         return view if view is not None and view.is_hydrated else None
@@ -171,7 +170,7 @@ class Views:
         """The hot views of a subject, by whatever projections; as with `peek`."""
         return [view for view in self._hot.of.get(subject, ()) if view.is_hydrated]
 
-    async def restored(self, projection: Projection[S], subject: Subject) -> View[S] | None:
+    async def restored(self, projection: Kind[S], subject: Subject) -> View[S] | None:
         """Return a view as a cold read would make it of its snapshot; None if there is none.
 
         Raises:
@@ -213,7 +212,7 @@ class Views:
 
     # --- for watchers ---------------------------------------------------------------------------
 
-    def view(self, projection: Projection[S], subject: Subject) -> View[S]:
+    def view(self, projection: Kind[S], subject: Subject) -> View[S]:
         """The view of a subject, cold if nobody has read it yet."""
         view = self._hot.find(projection, subject)
         if view is None:
@@ -227,7 +226,7 @@ class Views:
         now, epoch = time.monotonic(), self._log.epoch
         return view.is_current(now, epoch, TRUST_SECONDS, eventual=eventual)
 
-    def looked_since(self, projection: Projection[Any], subject: Subject, moment: float) -> bool:
+    def looked_since(self, projection: Kind[Any], subject: Subject, moment: float) -> bool:
         """Whether a view was read from the log since a time, by `time.monotonic()`."""
         view = self._hot.find(projection, subject)
         return view is not None and view.checked_since(moment)
@@ -273,7 +272,7 @@ class Views:
                 self.snapshots.offer(view)
 
     async def look_for_none(
-        self, wanted: Sequence[tuple[Projection[Any], Subject]], consistency: Consistency
+        self, wanted: Sequence[tuple[Kind[Any], Subject]], consistency: Consistency
     ) -> set[Subject] | None:
         """Ask the log once for the first of some views, as many as held nothing and are asked for.
 
@@ -327,7 +326,7 @@ class Views:
             await self._evict(keep=view)
         return found
 
-    async def let_go(self, projection: Projection[Any], subject: Subject) -> None:
+    async def let_go(self, projection: Kind[Any], subject: Subject) -> None:
         """Forget a view that nobody reads or watches now; the next read folds it anew."""
         view = self._hot.find(projection, subject)
         if view is not None and not (view.readers or view.watchers):
@@ -382,7 +381,7 @@ class Views:
     # --- private --------------------------------------------------------------------------------
 
     async def _read(
-        self, projection: Projection[S], subject: Subject, consistency: Consistency
+        self, projection: Kind[S], subject: Subject, consistency: Consistency
     ) -> View[S]:
         """The view, after a look at the log where it needs one. Errors as `check`."""
         if self.closed or (self._loop is not None and _get_running_loop() is not self._loop):

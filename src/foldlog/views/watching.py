@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from foldlog.envelope import Recorded
 from foldlog.errors import LogUnavailable, NotFound, StoreClosed
+from foldlog.kind import Kind
 from foldlog.subjects import Subject
 from foldlog.views import views as views_module
 from foldlog.views.hydration import Choose
 from foldlog.views.view import View
 from foldlog.views.views import Views
-from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.fold import Folded
 from foldlog_projections.items import PAGE, Items
 
 _AHEAD: Final = 8 * PAGE
@@ -25,7 +26,7 @@ _log: Final = logging.getLogger("foldlog")
 
 
 async def watch(
-    views: Views, projection: Projection[Items], subject: Subject, after: str | None
+    views: Views, projection: Kind[Items], subject: Subject, after: str | None
 ) -> AsyncGenerator[Recorded]:
     """Yield the envelopes of `subject` in log order, then each new one, without end.
 
@@ -65,7 +66,7 @@ async def watch(
 
 
 async def advances(
-    views: Views, projection: Projection[Any], *subjects: Subject, must_look: bool = True
+    views: Views, projection: Kind[Any], *subjects: Subject, must_look: bool = True
 ) -> AsyncGenerator[int]:
     """Yield how far the folds of subjects have come, as a sum: now, and whenever that is further.
 
@@ -89,7 +90,7 @@ async def advances(
 
 @asynccontextmanager
 async def watched(
-    views: Views, projection: Projection[Any], *subjects: Subject
+    views: Views, projection: Kind[Any], *subjects: Subject
 ) -> AsyncIterator[asyncio.Event]:
     """Watch subjects: the event is set whenever there may be more of one."""
     views.check()
@@ -108,7 +109,7 @@ async def watched(
 
 async def _next(
     views: Views,
-    projection: Projection[Any],
+    projection: Kind[Any],
     subject: Subject,
     wake: asyncio.Event,
     choose: Choose | None,
