@@ -29,6 +29,7 @@ from foldlog.opening.settings import (
     DEFAULT_CACHE_BYTES,
     Settings,
     checked_namespace,
+    take,
 )
 from foldlog.opening.standby import Standby, StandbyLog, reach_for
 from foldlog.opening.store import Opening, Store
@@ -180,40 +181,14 @@ def connect(
         ...     await store.load_memory_state("acme:ann:trip")
         {'seat': 'aisle'}
     """
-    options = Options(
-        on_error,
-        pause_ttl,
-        strict_steering,
-        retention or ArtifactRetentionConfig(),
-        validate,
-        schemas,
-        max_hot_bytes,
-        redact,
-        kinds,
-        read_only,
-    )
-    return Connecting(
-        Settings(
-            url=url,
-            path=path,
-            namespace=namespace,
-            create=create and not read_only,
-            shards=shards,
-            durability=durability,
-            timeout=timeout,
-            options=options,
-            spool=spool,
-            spool_bytes=spool_bytes,
-            replicas=replicas,
-            server_binary=server_binary,
-            archive=archive,
-            archive_limits=archive_limits or ArchiveLimits(),
-            archive_options=archive_options or {},
-            archive_cache=archive_cache,
-            archive_cache_bytes=archive_cache_bytes,
-            nats_options=nats_options,
-        )
-    )
+    given: dict[str, Any] = {
+        **locals(),
+        "create": create and not read_only,
+        "retention": retention or ArtifactRetentionConfig(),
+        "archive_limits": archive_limits or ArchiveLimits(),
+        "archive_options": archive_options or {},
+    }
+    return Connecting(take(Settings, {**given, "options": take(Options, given)}))
 
 
 def memory_store(
@@ -258,24 +233,14 @@ def memory_store(
         >>> await store.load_memory_state("acme:ann:trip")
         {'seat': 'aisle'}
     """
+    given: dict[str, Any] = {**locals(), "retention": retention or ArtifactRetentionConfig()}
     if log is None:
         log = MemoryLog(checked_namespace(namespace, shards))
     elif namespace not in ("default", log.namespace.name):
         raise ConfigurationError(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
         )
-    options = Options(
-        on_error,
-        pause_ttl,
-        strict_steering,
-        retention or ArtifactRetentionConfig(),
-        validate,
-        schemas,
-        max_hot_bytes,
-        redact,
-        kinds,
-    )
-    return Store(Backend(log, log.blobs, log.snapshots, log.timers), options)
+    return Store(Backend(log, log.blobs, log.snapshots, log.timers), take(Options, given))
 
 
 async def _open(settings: Settings, *, waits_for_embedded: bool = False) -> Store:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from nats.aio.client import Client
 
@@ -18,6 +18,8 @@ from foldlog.log.archive import ArchiveLimits
 from foldlog.store.options import Options
 from foldlog.store.spool import Place
 from foldlog.subjects import Namespace
+
+T = TypeVar("T")
 
 DEFAULT_CACHE_BYTES: Final = 1024 * 1024 * 1024
 
@@ -145,6 +147,12 @@ class Settings:
             raise ConfigurationError(
                 "credentials files and nkeys need the package nkeys: pip install 'foldlog[nkeys]'"
             )
+
+
+def take(whose: type[T], given: Mapping[str, Any]) -> T:
+    """Make a dataclass of those arguments, by name, that it has fields for."""
+    names: Any = whose
+    return whose(**{each.name: given[each.name] for each in fields(names) if each.name in given})
 
 
 def checked_namespace(name: str, shards: int) -> Namespace:
