@@ -89,8 +89,7 @@ class Blobs:
         whole = msgspec.json.decode(stored.data, type=_Whole)
         chunks: list[bytes] = []
         subjects = [blob(subject, name, number) for number in range(whole.chunks)]
-        for first in range(0, whole.chunks, _IN_FLIGHT):
-            asked = subjects[first : first + _IN_FLIGHT]
+        for asked in in_batches(subjects, _IN_FLIGHT):
             for part, chunk in zip(asked, await self._side.get(asked), strict=True):
                 if chunk is not None:
                     chunks.append(chunk)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Final
 
+from foldlog.batches import in_batches
 from foldlog.envelope import Draft, pack
 from foldlog.errors import AppendConflict
 from foldlog.log.blobs import Blobs
@@ -92,7 +93,7 @@ class MemoryLog:
             if isinstance(subject, Branch)
             else self._stored.get(subject, [])
         )
-        for page in _pages(stored[bisect_right(stored, after, key=_seq) :]):
+        for page in in_batches(stored[bisect_right(stored, after, key=_seq) :], _PAGE):
             yield [each.record() for each in page]
 
     async def last(
@@ -113,8 +114,8 @@ class MemoryLog:
         await asyncio.sleep(0)
         is_meant = matching(only)
         found = [each for each in self._of(shard) if each.seq > after and is_meant(each.subject)]
-        for page in _pages(found):
-            yield page
+        for page in in_batches(found, _PAGE):
+            yield [*page]
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None
@@ -238,7 +239,3 @@ class MemoryLog:
 
 def _seq(stored: Stored) -> int:
     return stored.seq
-
-
-def _pages(found: list[Stored]) -> Iterator[list[Stored]]:
-    return (found[start : start + _PAGE] for start in range(0, len(found), _PAGE))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.batches import side_by_side
+from foldlog.batches import in_batches, side_by_side
 from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.kind import Key, Kind
@@ -336,9 +336,9 @@ async def _begun_since(
 
 async def bury_unread(core: Core, subjects: Iterable[Subject]) -> None:
     """Append a tombstone that remembers nothing to each subject; what stands before stays."""
-    waiting = (Append(each, (_tombstone(Cleared()),)) for each in subjects)
-    while some := list(islice(waiting, _BURIED_AT_ONCE)):
-        await core.append_at_once(some, atomic=False)
+    for some in in_batches([*subjects], _BURIED_AT_ONCE):
+        buried = [Append(each, (_tombstone(Cleared()),)) for each in some]
+        await core.append_at_once(buried, atomic=False)
 
 
 async def _append_tombstones(
@@ -349,8 +349,7 @@ async def _append_tombstones(
     Raises:
         AppendConflict: one of the views has grown.
     """
-    for start_at in range(0, len(holdings), _BURIED_AT_ONCE):
-        some = holdings[start_at : start_at + _BURIED_AT_ONCE]
+    for some in in_batches(holdings, _BURIED_AT_ONCE):
         appends = []
         for each in some:
             expect = each.head if is_known else None

@@ -9,7 +9,7 @@ from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import state_of
 from foldlog.store.payloads import mapping
-from foldlog.store.restoring import restore
+from foldlog.store.primitives import decoded
 from foldlog.views import Consistency
 from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
@@ -51,4 +51,4 @@ class Memory(Capability):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         saved = await state_of(self._core, memory.kind(key), consistency)
-        return None if saved is None else restore(MemorySaved, saved).state
+        return None if saved is None else decoded(memory.kind, saved).state

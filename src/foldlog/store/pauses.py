@@ -15,7 +15,7 @@ from foldlog.store.core import Core
 from foldlog.store.decisions import At, Decided, Decisions, decide_drafts
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import encode, finite, mapping
-from foldlog.store.restoring import restore
+from foldlog.store.primitives import decoded
 from foldlog.store.waiting import Ref, began, ended, list_key, on_list, text_in
 from foldlog_projections import pauses
 from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
@@ -92,7 +92,7 @@ class Pauses(Decisions):
             waits = pause.waiting
             if waits is None or _has_expired(self._core, waits):
                 return None
-            saved: dict[str, Any] = restore(PauseSaved, waits).payload
+            saved: dict[str, Any] = decoded(pauses.kind, waits).payload
             return saved
 
         def is_there(pause: Pause) -> bool:
@@ -112,7 +112,7 @@ async def _consume(core: Core, token: str, agrees: _Agrees) -> dict[str, Any] | 
             return {}
         consumed = encode(key.kind, PauseConsumed(waits.id))
         return {
-            key: Decided([consumed], restore(PauseSaved, waits).payload),
+            key: Decided([consumed], decoded(key.kind, waits).payload),
             index: Decided([ended(_waits_as(token, waits.ts))]),
         }
 
@@ -122,7 +122,7 @@ async def _consume(core: Core, token: str, agrees: _Agrees) -> dict[str, Any] | 
 
 def _expires_at(waits: Recorded) -> float:
     """When a save that waits expires, in Unix seconds."""
-    return waits.recorded_at + restore(PauseSaved, waits).ttl
+    return waits.recorded_at + float(decoded(pauses.kind, waits).ttl)
 
 
 def _has_expired(core: Core, waits: Recorded) -> bool:
@@ -143,7 +143,7 @@ class PauseSource:
         waits = folded.state.waiting
         if waits is None or _waits_as(token, waits.ts) != ref or _has_expired(self._core, waits):
             return None
-        saved = restore(PauseSaved, waits)
+        saved: PauseSaved = decoded(pauses.kind, waits)
         expires = dt.datetime.fromtimestamp(_expires_at(waits), dt.UTC)
         payload = _payload(saved)
         about = payload.get("tool_context")
@@ -169,7 +169,7 @@ class PauseSource:
                 raise AlreadyAnswered(ref.id, "consumed") if pause.spent else NotWaiting(ref.id)
             if _has_expired(self._core, waits):
                 raise WaitingExpired(ref.id, _expires_at(waits))
-            where = _payload(restore(PauseSaved, waits)).get("answer_in")
+            where = _payload(decoded(pauses.kind, waits)).get("answer_in")
             if where is not None:
                 raise Misuse(
                     f"{ref.id} is a framework's request, and only the framework can go on: answer"

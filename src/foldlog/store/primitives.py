@@ -17,7 +17,6 @@ import msgspec
 from foldlog.batches import side_by_side
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import (
-    LogCorrupt,
     NotFound,
     PayloadError,
     shown,
@@ -29,6 +28,7 @@ from foldlog.store.core import DECIDE_SECONDS
 from foldlog.store.decisions import At, Attempts, Decided, Decisions, Stored, decide_drafts
 from foldlog.store.operation import nothing, operation, overloaded
 from foldlog.store.payloads import drafting
+from foldlog.store.restoring import FAULTS, unreadable
 from foldlog.views import Choose, Consistency, watching
 from foldlog_projections.fold import Folded, copied
 from foldlog_projections.folds import all_records
@@ -453,8 +453,8 @@ def decoded(kind: Kind[Any], envelope: Recorded) -> Any:
     """Decode the record of an envelope, or raise LogCorrupt."""
     try:
         return kind.decode(envelope)
-    except msgspec.MsgspecError as error:
-        raise LogCorrupt(envelope.type, envelope.seq, str(error)) from error
+    except FAULTS as fault:
+        raise unreadable(envelope, fault) from fault
 
 
 def _sequence_of(kind: Kind[Any]) -> Kind[Items]:

@@ -53,14 +53,6 @@ def restoring(build: Callable[[Recorded], T]) -> Callable[[Recorded], T]:
     return guarded
 
 
-def restore(type_: type[R], item: Recorded) -> R:
-    """Decode the record of an envelope, or raise LogCorrupt."""
-    try:
-        return load(type_, item.payload)
-    except FAULTS as fault:
-        raise unreadable(item, fault) from fault
-
-
 def unreadable(item: Recorded, fault: Exception) -> LogCorrupt:
     """The error for a fault of an envelope."""
     reason = f"{item.type} {item.id!r:.80}: {type(fault).__name__}: {fault}"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote, unquote
 
+from foldlog.batches import in_batches
 from foldlog.envelope import Draft
 from foldlog.errors import (
     AppendFailed,
@@ -148,10 +149,10 @@ class Inbox(Capability):
         listed = await self._listed("strong", session_id)
         ids = sorted((id for id in listed if behind is None or _place(id) > behind), key=_place)
         found: list[Waiting] = []
-        for start in range(0, len(ids), _AT_ONCE):
+        for some in in_batches(ids, _AT_ONCE):
             if len(found) >= limit:
                 break
-            found += await self._look(ids[start : start + _AT_ONCE], listed, session_id)
+            found += await self._look(some, listed, session_id)
         return found[:limit]
 
     async def watch_waiting(self, *, session_id: str | None = None) -> AsyncGenerator[Waiting]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
 
 import foldlog
+from foldlog.batches import side_by_side
 from foldlog.testing.build import Build
 from foldlog.testing.values import HOSTILE_IDS
 
@@ -101,10 +100,7 @@ class Contract:
         Raises:
             Exception: what the first call raised that failed.
         """
-        results: list[Any] = []
-        for some in _batched(calls, self.concurrency):
-            results += await asyncio.gather(*some)
-        return results
+        return await side_by_side(calls, _awaited, at_once=self.concurrency)
 
 
 def _optional(request: pytest.FixtureRequest, name: str) -> Any:
@@ -121,7 +117,5 @@ async def _nothing_to_wait_for() -> None:
     """A store's writes are seen at once."""
 
 
-def _batched(calls: Iterable[Awaitable[Any]], size: int) -> Iterator[list[Awaitable[Any]]]:
-    left = iter(calls)
-    while some := list(islice(left, size)):
-        yield some
+async def _awaited(call: Awaitable[Any]) -> Any:
+    return await call

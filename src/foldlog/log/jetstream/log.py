@@ -8,11 +8,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nats.aio.msg import Msg
 
-from foldlog.batches import in_batches
+from foldlog.batches import side_by_side
 from foldlog.errors import AppendUnknown, FoldlogError, LogCorrupt, LogUnavailable
 from foldlog.log.blobs import Blobs
 from foldlog.log.incarnation import Loss
@@ -44,9 +44,6 @@ T = TypeVar("T")
 
 Stage = Callable[[str], None]
 """Has the server stage the batches of a stream in memory."""
-
-_AT_ONCE: Final = 64
-"""Hashed subjects looked up side by side."""
 
 
 class _Shard(NamedTuple):
@@ -240,9 +237,8 @@ class JetStreamLog:
             counts = await self._shards[each].stream.subjects(matching)
             subjects = {name: self.namespace.parse(name) for name in counts}
             unknown = [name for name, subject in subjects.items() if subject is None]
-            for some in in_batches(unknown, _AT_ONCE):
-                asked = (find_keys(self._shards[each].stream, each, name) for name in some)
-                subjects.update(zip(some, await wait_for_all(asked), strict=True))
+            find = partial(find_keys, self._shards[each].stream, each)
+            subjects.update(zip(unknown, await side_by_side(unknown, find), strict=True))
             found.update((s, counts[name]) for name, s in subjects.items() if s is not None)
         return found
 
