@@ -14,8 +14,8 @@ class _PassedOn:
     def __set_name__(self, owner: type[Relay], name: str) -> None:
         self._name = name
 
-    def __get__(self, relay: Relay, owner: type[Relay]) -> Any:
-        return getattr(relay.below, self._name)
+    def __get__(self, relay: Relay | None, owner: type[Relay]) -> Any:
+        return self if relay is None else getattr(relay.below, self._name)
 
 
 class Relay:
