@@ -69,7 +69,8 @@ async def serve(
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends without delay on sockets that are said to be of TCP.
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
         raise ConfigurationError(f"{host} cannot be used: {error.strerror}") from error
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

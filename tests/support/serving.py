@@ -14,7 +14,9 @@ async def serving_http(application: Any) -> AsyncIterator[str]:
     """Serve an application while the block runs; yields its URL."""
     import uvicorn
 
-    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listening:
+    # Of TCP by name, so that asyncio sends without delay.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(application, log_level="warning", lifespan="off")
         server = uvicorn.Server(config)
         server.capture_signals = nullcontext  # type: ignore[assignment]
