@@ -312,7 +312,7 @@ class Primitives(Decisions):
         checked_limit(limit)
         if isinstance(after, LogPosition):
             behind = await self._items_behind(key, after, limit, newest_first, consistency)
-            return [self._item(key, each) for each in _within(behind, max_bytes)]
+            return self._items_of(key, _within(behind, max_bytes))
         checked_cursor(after, "after")
 
         def choose(folded: Any) -> Sequence[int]:
@@ -329,13 +329,18 @@ class Primitives(Decisions):
             return range(start, min(start + limit, count))
 
         kind, subject = _sequence_of(key.kind), self._core.subject_of(key)
+        views = self._core.hot_views
+        if after is None and not newest_first and consistency != "strong":
+            first = await views.first(kind, subject, limit)
+            if first is not None:
+                return self._items_of(key, _within(first, max_bytes))
         try:
-            found = await self._core.hot_views.select(kind, subject, consistency, choose)
+            found = await views.select(kind, subject, consistency, choose)
         except NotFound:  # the view may only lag
-            found = await self._core.hot_views.select(kind, subject, "strong", choose)
+            found = await views.select(kind, subject, "strong", choose)
         if newest_first:
             found = found[::-1]
-        return [self._item(key, each) for each in _within(found, max_bytes)]
+        return self._items_of(key, _within(found, max_bytes))
 
     async def _items_behind(
         self,
@@ -407,7 +412,7 @@ class Primitives(Decisions):
             watching.watch(self._core.hot_views, kind, self._core.subject_of(key), after)
         ) as records:
             async for each in records:
-                yield self._item(key, each)
+                yield self._items_of(key, [each])[0]
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -439,14 +444,22 @@ class Primitives(Decisions):
             }
         return found
 
-    def _item(self, key: Key[Any], each: Recorded) -> Item:
-        record = decoded(key.kind, each)
-        reaches = [_NOTHING] * self._core.namespace.shards
-        reaches[self._core.subject_of(key).shard] = Reach(each.seq, each.index, mark_of(each.id))
-        position = LogPosition(tuple(reaches))
-        return Item(
-            each.id, each.type, record, each.ts, each.recorded_at, position, each.writer, each.n
-        )
+    def _items_of(self, key: Key[Any], found: Sequence[Recorded]) -> list[Item]:
+        shard, shards = self._core.subject_of(key).shard, self._core.namespace.shards
+        before, behind = (_NOTHING,) * shard, (_NOTHING,) * (shards - shard - 1)
+        return [
+            Item(
+                each.id,
+                each.type,
+                decoded(key.kind, each),
+                each.ts,
+                each.recorded_at,
+                LogPosition((*before, Reach(each.seq, each.index, mark_of(each.id)), *behind)),
+                each.writer,
+                each.n,
+            )
+            for each in found
+        ]
 
 
 def decoded(kind: Kind[Any], envelope: Recorded) -> Any:

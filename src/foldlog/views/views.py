@@ -13,7 +13,7 @@ import logging
 import time
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
@@ -22,6 +22,7 @@ from foldlog.kind import Kind
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
+from foldlog.views.fold import Fold
 from foldlog.views.hot import Hot
 from foldlog.views.hydration import Choose, Hydration
 from foldlog.views.snapshots import Snapshots
@@ -313,6 +314,31 @@ class Views:
         if self._hot.is_full:
             await self._evict(keep=views[-1])
         return {view.subject for view in views}
+
+    async def first(
+        self, projection: Projection[Items], subject: Subject, limit: int
+    ) -> list[Recorded] | None:
+        """Return the first envelopes of a sequence that is cold and longer, and load no others.
+
+        None if it is to be read as a whole. Another view of the subject has to be current: it
+        says how long the subject is, and since when it was not cleared.
+        """
+        self.check()
+        other = next(filter(self.is_current, self._hot.of.get(subject, ())), None)
+        if other is None or other.folded.count <= limit or other.projection.latest_only:
+            return None
+        if limit < 1 or self._hot.find(projection, subject) is not None:
+            return None
+        since, fold = other.folded.cleared_at, Fold(projection, subject)
+        async with aclosing(self._log.read(subject, after=max(since - 1, 0))) as pages:
+            async for records in pages:
+                for record in records:
+                    fold.advance(record.envelopes, record.subject)
+                if fold.folded.count >= limit:
+                    break
+        found = fold.folded
+        is_whole = found.count >= limit and not found.conflicts
+        return found.state.take(range(limit)) if is_whole and found.cleared_at == since else None
 
     async def take(self, view: View[Any], choose: Choose) -> list[Recorded]:
         """See `Hydration.take`."""
