@@ -19,7 +19,6 @@ from foldlog.opening import Store
 from foldlog.store.primitives import Item
 from foldlog.streams import deciding
 from foldlog.streams.deciding import Asked, Outcome
-from foldlog.views import Consistency
 from foldlog_projections.streams import (
     Appended,
     Gone,
@@ -31,7 +30,7 @@ from foldlog_projections.streams import (
 )
 
 # Records, and bytes but for the last record, that a read has at most.
-PAGE: Final = 1_000
+PAGE: Final = 500
 PAGE_BYTES: Final = 1024 * 1024
 
 # Requests that are appended together.
@@ -40,6 +39,8 @@ _BATCH_BYTES: Final = 4 * 1024 * 1024
 
 # What one of them may be refused for, and the others not.
 _ALONE: Final = (PayloadTooLarge, PayloadError, RedactionFailed)
+
+_EXPIRED: Final = Outcome(410)
 
 Decision = Callable[[Stream], Outcome]
 Batch = list[tuple[Decision, int, asyncio.Future[Outcome]]]
@@ -72,11 +73,12 @@ class Streams:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._asking: dict[str, Batch] = {}
-        self._writers = set[asyncio.Task[None]]()
+        self._looking: dict[tuple[str, str | None], asyncio.Task[Look]] = {}
+        self._tasks = set[asyncio.Task[Any]]()
 
-    async def state(self, path: str, consistency: Consistency = "strong") -> Stream:
+    async def state(self, path: str) -> Stream:
         """What a stream is now; one that has expired is removed first. Errors as `Store.view`."""
-        stream = await self._view(path, consistency)
+        stream = await self._view(path)
         if not stream.is_gone and deciding.is_expired(stream, time.time()):
             await self._remove(path, stream)
             stream = await self._view(path)
@@ -91,8 +93,17 @@ class Streams:
 
     async def append(self, path: str, asked: Asked) -> Outcome:
         """See `deciding.append`. Errors as `Store.decide`."""
-        await self.state(path, "session")
-        return await self._ask(path, lambda now: deciding.append(now, asked), asked.size)
+
+        def decision(stream: Stream) -> Outcome:
+            if deciding.is_expired(stream, time.time()):
+                return _EXPIRED
+            return deciding.append(stream, asked)
+
+        outcome = await self._ask(path, decision, asked.size)
+        if outcome is _EXPIRED:
+            await self.state(path)
+            return await self._ask(path, lambda now: deciding.append(now, asked), asked.size)
+        return outcome
 
     async def create(self, path: str, opened: Opened, asked: Asked) -> Outcome:
         """See `deciding.create`. Errors as `Store.decide`."""
@@ -122,10 +133,27 @@ class Streams:
         is_whole = end >= stream.tail
         return Look([each.body for each in found], end, is_whole, is_whole and stream.is_closed)
 
+    async def look_together(self, path: str, after: str | None) -> Look:
+        """As `look`, once for all who ask for the same before it begins."""
+
+        async def look() -> Look:
+            del self._looking[path, after]
+            return await self.look(path, after)
+
+        looking = self._looking.get((path, after))
+        if looking is None:
+            looking = self._looking[path, after] = asyncio.create_task(look(), name="foldlog look")
+            self._own(looking)
+        return await asyncio.shield(looking)
+
     # --- private --------------------------------------------------------------------------------
 
-    async def _view(self, path: str, consistency: Consistency = "strong") -> Stream:
-        return await self._store.view(key_of(path), copy.copy, consistency=consistency)
+    def _own(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _view(self, path: str) -> Stream:
+        return await self._store.view(key_of(path), copy.copy, consistency="strong")
 
     async def _appended(
         self, path: str, stream: Stream, after: str, until: str | None = None, limit: int = PAGE
@@ -153,7 +181,7 @@ class Streams:
                         return found
                     found.append(item.record)
                     left -= len(item.record.body)
-            if not items:
+            if not items or after >= stream.tail:
                 break
             cursor = items[-1].id
         return found
@@ -222,8 +250,7 @@ class Streams:
         if path not in self._asking:
             self._asking[path] = []
             writer = asyncio.create_task(self._write(path), name="foldlog stream writer")
-            self._writers.add(writer)
-            writer.add_done_callback(self._writers.discard)
+            self._own(writer)
         self._asking[path].append((decision, size, answer))
         return await answer
 

@@ -134,7 +134,8 @@ class Served:
         return response
 
     async def _written(self, request: Request, path: str, body: bytes) -> Outcome:
-        headers = request.headers
+        # A look-up in Starlette's headers goes through all of them.
+        headers = dict(request.headers)
         content_type = headers.get("content-type", "")
         if request.method == "POST":
             if body and not content_type:
@@ -161,7 +162,8 @@ class Served:
             raise Refused(403, "a page of another origin may not write")
         if self._authorize is None:
             client = request.client.host if request.client else ""
-            if client not in OWN_NAMES or request.url.hostname not in OWN_NAMES:
+            host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+            if client not in OWN_NAMES or host not in OWN_NAMES:
                 raise Refused(403, "without authorize= only this machine is served")
             return
         found = self._authorize(request, path, verb)
@@ -195,8 +197,9 @@ class Served:
             stream = await self._streams.state(path)
             opened = deciding.there(stream)
             await self._streams.touch(path, stream)
-            known = None if asked.live else stream
-            look = partial(self._streams.look, path, stream=known)
+            look = partial(self._streams.look, path, stream=stream)
+            if asked.live:
+                look = partial(self._streams.look_together, path)
             listening = partial(self._wakes.listening, key_of(path).keys)
             source = Source(stream.id, opened.content_type, look, listening)
         if not asked.live:
