@@ -16,6 +16,7 @@ from foldlog.envelope import Recorded
 from foldlog.kinds import memory, updates
 from foldlog.store import subscribing
 from foldlog.store.core import core_of
+from foldlog.views import views
 from tests.conftest import OpenStore
 from tests.support.build import event, task, update
 
@@ -136,6 +137,25 @@ async def test_live_it_goes_on_with_what_any_store_saves(
             item = await anext(items)
             assert item.id == f"u{n - 1}"
             await (store if n % 2 else other).save_update(update(f"u{n}", f"s{n}"))
+
+
+async def test_what_comes_before_pushes_do_is_looked_for(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, calls = type(core_of(store).forked_log), 0
+    follow = log.follow
+
+    async def late(self: Any, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        await store.save_update(update(f"u{calls}", "one"))
+        return await follow(self, *args)
+
+    monkeypatch.setattr(log, "follow", late)
+    monkeypatch.setattr(views, "TRUST_SECONDS", 10 * PATIENCE)
+    async with asyncio.timeout(PATIENCE), aclosing(live(store)) as items:
+        assert [(await anext(items)).id for _ in range(3)] == ["u1", "u2", "u3"]
+    assert calls == 3, "a push of each would have followed once"
 
 
 async def live(store: foldlog.Store) -> AsyncIterator[LogItem]:

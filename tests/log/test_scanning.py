@@ -59,11 +59,13 @@ class Walk:
     def __init__(self, server: Server, after: int, pending: int) -> None:
         self.server = server
         self.after = after
-        self.pending = pending
+        self.pending = self.left = pending
 
     async def page(self) -> list[Stored]:
         first = self.after + 1
         self.after = min(self.after + 10, self.server.count)
+        skipped = self.server.unreadable.intersection(range(first, self.after + 1))
+        self.left = self.server.count - self.after + len(skipped)
         return [
             Stored("subject", seq, "2026-01-01T00:00:00Z", b"")
             for seq in range(first, self.after + 1)
@@ -89,6 +91,13 @@ async def test_what_the_server_skips_is_told(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(LogCorrupt, match="2 records before it cannot be read") as error:
         await scanned(Server(30, {7, 21}, []), monkeypatch, 30)
     assert error.value.sequence == 30
+
+
+async def test_what_the_server_skips_in_the_only_page_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(LogCorrupt, match="1 records before it cannot be read"):
+        await scanned(Server(8, {7}, []), monkeypatch, 8)
 
 
 async def test_a_replica_that_lags_makes_no_log_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,11 +47,14 @@ class _Found(NamedTuple):
 
 async def head(log: Log) -> LogPosition:
     """Return where the log ends now: all that was acked to anybody before is at or before it."""
-    reaches = []
-    for shard, head in enumerate(await log.heads()):
-        stored = await log.stored(shard, head)
-        reaches.append(Reach(head, mark="" if stored is None else _mark(stored)))
-    return LogPosition(tuple(reaches))
+    heads = enumerate(await log.heads())
+    return LogPosition(tuple([await reach(log, shard, head) for shard, head in heads]))
+
+
+async def reach(log: Log, shard: int, seq: int) -> Reach:
+    """Return what says that a shard was read up to a sequence."""
+    stored = await log.stored(shard, seq)
+    return Reach(seq, mark="" if stored is None else _mark(stored))
 
 
 async def resolve(log: Log, when: When) -> Moment:

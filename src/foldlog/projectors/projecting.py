@@ -32,7 +32,7 @@ _LEASE: Final = 10.0
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before a record that was refused, or a database that is away, is tried again."""
 
-_GATHER: Final = 0.05
+_GATHER: Final = 0.1
 """Seconds for which it lets records come together, so that saves beside it are not slowed."""
 
 _TRIES: Final = 3
@@ -373,7 +373,8 @@ class _Following:
         shows = not self._is_shown and self._shows_at <= position
         tx = InTransaction(database, projector)
 
-        def check() -> None:
+        def begin() -> None:
+            database.begin()
             held = database.held(projector)
             if (held.position, held.holder) != (self._at, self._id):
                 raise _Moved
@@ -385,10 +386,11 @@ class _Following:
             if shows:
                 database.show(projector)
             database.hold(projector, str(position), self._id, _LEASE)
+            database.execute("commit")
 
         async with self._turn:
-            async with self._transaction():
-                await database.do(check)
+            async with self._or_nothing():
+                await database.do(begin)
                 await projector.write(tx, items)
                 await database.do(end)
             self._at, self._position, self._failures = str(position), position, 0
@@ -403,19 +405,23 @@ class _Following:
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Do something in a transaction of its own."""
-        async with self._turn, self._transaction():
-            return await self._database.do(work)
+
+        def whole() -> T:
+            self._database.begin()
+            found = work()
+            self._database.execute("commit")
+            return found
+
+        async with self._turn, self._or_nothing():
+            return await self._database.do(whole)
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
-        """Have all that is done in the block stored, or nothing."""
-        database = self._database
+    async def _or_nothing(self) -> AsyncIterator[None]:
+        """Have the transaction of the block stored, or nothing of it."""
         try:
-            await database.do(database.begin)
             yield
-            await database.do(lambda: database.execute("commit"))
         except BaseException:
-            await database.do(self._roll_back)
+            await self._database.do(self._roll_back)
             raise
 
     def _roll_back(self) -> None:

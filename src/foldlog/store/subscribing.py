@@ -6,8 +6,8 @@ import asyncio
 import functools
 import heapq
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -122,13 +122,20 @@ class Subscription:
         past = self._core.past
         until = None if past is None else (await past.moment()).position
         reading = Reading(log_below(self._core), self._kinds, self._families, self._after)
-        async with self._following() as wake:
+        wake, followers = asyncio.Event(), self._core.hot_views.followers
+        async with AsyncExitStack() as listening, AsyncExitStack() as following:
+            for wakes in (followers, self._wakes):
+                wakes.add(wake)
+                listening.callback(wakes.discard, wake)
+            is_following = False
             while True:
                 wake.clear()
                 self._core.hot_views.check()
+                is_new = False
                 try:
                     async with aclosing(reading.round(until, by_time=self._by_time)) as pages:
                         async for page in pages:
+                            is_new |= bool(page)
                             items = [reading.item(each) for each in page]
                             yield Page(items, reading.position())
                 except LogUnavailable as error:
@@ -138,25 +145,24 @@ class Subscription:
                     reading.begin_again()
                 if not self._live:
                     return
-                await woken(wake)
+                if is_new:  # more may have come meanwhile: a push of each would only cost
+                    await following.aclose()
+                    is_following = False
+                elif is_following:
+                    await woken(wake)
+                else:  # and look once more, for what came in between
+                    await self._follow(wake, following)
+                    is_following = True
 
-    @asynccontextmanager
-    async def _following(self) -> AsyncIterator[asyncio.Event]:
-        """What is set whenever there may be more: by push, which is only a hint."""
-        wake, followers = asyncio.Event(), self._core.hot_views.followers
-        async with AsyncExitStack() as following:
-            if self._live:
-                for wakes in (followers, self._wakes):
-                    wakes.add(wake)
-                    following.callback(wakes.discard, wake)
-                log = self._core.forked_log
-                families: Sequence[str | None] = self._families or (None,)
-                for shard in range(log.namespace.shards):
-                    for family in families:
-                        every = Branch(log.namespace.wildcard(shard, family), shard)
-                        unfollow = await log.follow(every, functools.partial(_set, wake))
-                        following.push_async_callback(unfollow)
-            yield wake
+    async def _follow(self, wake: asyncio.Event, following: AsyncExitStack) -> None:
+        """Have an event set whenever there may be more: by push, which is only a hint."""
+        self._core.hot_views.check()
+        log = self._core.forked_log
+        for shard in range(log.namespace.shards):
+            for family in self._families or (None,):
+                every = Branch(log.namespace.wildcard(shard, family), shard)
+                unfollow = await log.follow(every, functools.partial(_set, wake))
+                following.push_async_callback(unfollow)
 
 
 def _set(wake: asyncio.Event, _: Record) -> None:
@@ -216,7 +222,7 @@ class Reading:
         if epoch != self._epoch:  # it is the log that it was
             await moments.resolve(self._log, self.position())
             self._epoch = epoch
-        heads = (await moments.head(self._log) if until is None else until).shards
+        heads = until.shards if until else [Reach(seq) for seq in await self._log.heads()]
         shards = [
             self._pages(shard, head, None if until is None else head)
             for shard, head in enumerate(heads)
@@ -232,7 +238,8 @@ class Reading:
             # The scan may have gone further than the head was; never less far.
             for shard, head in enumerate(heads):
                 if head.seq > self._reaches[shard].whole:
-                    self._reaches[shard] = head
+                    reach = head if until else await moments.reach(self._log, shard, head.seq)
+                    self._reaches[shard] = reach
             yield []
 
     async def _pages(

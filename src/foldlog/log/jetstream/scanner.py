@@ -46,7 +46,7 @@ async def scan(
     client: StreamClient, everything: str, after: int, *, only: Sequence[str] = ()
 ) -> AsyncGenerator[list[Stored]]:
     """Yield `Log.scan`; `everything` matches all subjects of the stream."""
-    begun, found, is_meant = after, 0, matching(only)
+    begun, found, is_whole, is_meant = after, 0, True, matching(only)
     filters = list(only) if 0 < len(only) <= _FILTERS else [everything]
     which = {} if filters == [everything] else {"filter_subjects": filters}
     head = await _head(client, filters)
@@ -55,10 +55,13 @@ async def scan(
     reading: ConsumerRead | None = None
 
     async def next_page(timeout: float) -> list[Stored]:
-        nonlocal reading
+        nonlocal reading, is_whole
         reading = reading or await ConsumerRead.begin(client, after, which)
         try:
-            return await reading.page()
+            stored = await reading.page()
+            # The server counts what it cannot read, and counts anew only before a page.
+            is_whole = after == begun and reading.left == 0
+            return stored
         except LogUnavailable:
             ended, reading = reading, None
             await ended.close()
@@ -82,7 +85,8 @@ async def scan(
     finally:
         if reading is not None:
             await reading.close()
-    await _check_whole(client, begun, after, found, which)
+    if not is_whole:
+        await _check_whole(client, begun, after, found, which)
 
 
 async def _check_whole(
@@ -118,7 +122,7 @@ async def _head(client: StreamClient, filters: Sequence[str]) -> int:
 class ConsumerRead:
     """Reads a stream by a consumer. Lives until `close`, or for half a minute unused.
 
-    `pending` is how many messages followed when it began.
+    `pending` is how many messages followed when it began, `left` how many by the last one read.
     """
 
     def __init__(self, client: StreamClient, name: str, pending: int) -> None:
@@ -127,6 +131,7 @@ class ConsumerRead:
         self._delivered = 0
         self._next: asyncio.Task[list[Stored]] | None = None
         self.pending = pending
+        self.left: int = pending
 
     @classmethod
     async def begin(
@@ -158,14 +163,14 @@ class ConsumerRead:
     async def page(self) -> list[Stored]:
         """Return what comes next, up to 1 MiB; nothing where the stream ends for now.
 
-        The page after that is asked for at once. After LogUnavailable, begin anew.
+        The page after that is asked for at once, if there is one. After LogUnavailable, begin anew.
         """
         asked, self._next = self._next or self._begin_page(), None
         try:
             found = await asked
         finally:
             asked.cancel()
-        if found:
+        if found and self.left:
             self._next = self._begin_page()
         return found
 
@@ -224,12 +229,13 @@ class ConsumerRead:
         for msg in messages:
             subject, ack = msg.raw
             # The sequence, the number in the delivery, the time, and what is pending.
-            _, seq, delivered, nanoseconds, _ = ack.rsplit(b".", 4)
+            _, seq, delivered, nanoseconds, left = ack.rsplit(b".", 4)
             number += 1
             if int(delivered) != number:
                 raise LogUnavailable(f"reading {self._client.name}: a message was lost on its way")
             stamp = wire.time_of(msg.block, rfc3339(int(nanoseconds)))
             found.append(Stored(subject.decode(), int(seq), stamp, msg.data))
+            self.left = int(left)
         self._delivered = number
         return found
 
