@@ -316,7 +316,7 @@ class Views:
         return {view.subject for view in views}
 
     async def first(
-        self, projection: Projection[Items], subject: Subject, limit: int
+        self, projection: Kind[Items], subject: Subject, limit: int
     ) -> list[Recorded] | None:
         """Return the first envelopes of a sequence that is cold and longer, and load no others.
 
