@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 import foldlog
-from foldlog import Misuse, Worker
+from foldlog import AppendConflict, LogUnavailable, Misuse, Run, Worker, durable
 from foldlog.store.core import core_of
 from foldlog_projections.runs import runs
 from foldlog_projections.runs.queues import Limited, State
 from tests.conftest import OpenStore
 from tests.workers.test_handing_out import Queues, offer, run
-from tests.workers.working import PATIENCE, doubled, queues_are, working
+from tests.workers.working import PATIENCE, doubled, queues_are, reached, working
 
 
 async def test_a_free_worker_begins_what_is_started_beside_it_in_the_same_append(
@@ -110,6 +111,82 @@ async def test_a_worker_that_is_cancelled_at_that_moment_leaves_the_run_to_the_n
     run = await starting
     async with Worker(store, [doubled]):
         assert await run.result(timeout=PATIENCE) == 8
+
+
+async def test_what_was_sent_for_a_start_that_is_cancelled_comes_too_late(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = core_of(store).append_at_once
+    sent = list[Any]()
+
+    async def on_its_way(appends: Any, **_: Any) -> Any:
+        monkeypatch.undo()
+        sent.append(appends)
+        raise asyncio.CancelledError
+
+    async with Worker(store, [doubled]):
+        await queues_are(store, lambda state: bool(state.workers))
+        monkeypatch.setattr(core_of(store), "append_at_once", on_its_way)
+        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        run = store.queues.handle("a", session_id="s")
+        await reached(store, run, "COMPLETE")
+        with pytest.raises(AppendConflict):
+            await append(*sent)
+        assert await run.result(timeout=PATIENCE) == 8
+
+
+async def test_a_worker_that_cannot_read_what_was_started_beside_it_tries_again(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_read(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise LogUnavailable("away")
+
+    async with Worker(store, [doubled]):
+        await queues_are(store, lambda state: bool(state.workers))
+        monkeypatch.setattr(Worker, "_job", not_read)
+        started = await store.start(doubled, 4, id="a", session_id="s")
+        assert await started.result(timeout=PATIENCE) == 8
+
+
+request: ContextVar[str] = ContextVar("request", default="none")
+
+
+@durable
+async def asked_by(run: Run) -> str:
+    return request.get()
+
+
+async def test_what_is_begun_here_is_in_the_context_of_its_worker(store: foldlog.Store) -> None:
+    async with Worker(store, [asked_by]):
+        await queues_are(store, lambda state: bool(state.workers))
+        request.set("this one")
+        assert await (await store.start(asked_by)).result(timeout=PATIENCE) == "none"
+
+
+def test_a_program_that_ends_while_it_starts_a_run_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    appending = asyncio.Event()
+
+    async def never(*_: Any, **__: Any) -> Any:
+        appending.set()
+        await asyncio.Event().wait()
+
+    async def program() -> None:
+        store = foldlog.memory_store()
+        working = asyncio.create_task(Worker(store, [doubled]).run())
+        await queues_are(store, lambda state: bool(state.workers))
+        monkeypatch.setattr(core_of(store), "append_at_once", never)
+        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        await appending.wait()
+        assert not working.done()
+        assert not starting.done()
+
+    asyncio.run(program())
+    assert not [each for each in caplog.records if each.name == "asyncio"]
 
 
 def test_a_wish_decides_between_equals_only() -> None:

@@ -15,7 +15,7 @@ from foldlog.runs.going_on import GoesOn
 from foldlog.runs.process import Process
 from foldlog.runs.results import message_of, shortened
 from foldlog.runs.starting import wake_at
-from foldlog.runs.tenure import Turn
+from foldlog.runs.tenure import Tenure, Turn
 from foldlog.runs.waiting import awaits_of, is_due, waited_for
 from foldlog.sessions import lifecycle
 from foldlog.store.core import core_of
@@ -34,13 +34,13 @@ class InWorker(NamedTuple):
     """How a worker has a run: `leaving` is set when it ends; `attempts` are its function's.
 
     `is_other_version`: the run began with another version of its function. `tenure` has opened it
-    as it was started; "": none has.
+    as it was started.
     """
 
     leaving: asyncio.Event
     attempts: int
     is_other_version: bool
-    tenure: str
+    tenure: Tenure | None
 
 
 class Ending(GoesOn):

@@ -17,7 +17,6 @@ from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.store.core import core_of
 from foldlog.store.operation import outside
 from foldlog.store.store import BaseStore
-from foldlog.views import Consistency
 from foldlog_projections.runs import processes
 from foldlog_projections.runs.processes import Left, Lives
 from foldlog_projections.runs.queues import Added
@@ -34,16 +33,16 @@ _LONGEST_LOOK: Final = 1.0
 class Here(NamedTuple):
     """A worker's word that it does a run which is being started beside it, if the queue agrees.
 
-    `tenure` is to open the run. `started` is to say how the queue is read once that is stored;
-    None: nothing was stored.
+    `tenure` is to open the run. `started` is to say whether that is stored; False, too, if nobody
+    knows: then its starter settles it.
     """
 
     tenure: str
-    started: asyncio.Future[Consistency | None]
+    started: asyncio.Future[bool]
 
-    async def stored(self) -> Consistency | None:
-        """What `started` says, once it does."""
-        return await self.started
+    async def stored(self) -> bool:
+        """What `started` says, once it does. Its starter says so, whatever becomes of this call."""
+        return await asyncio.shield(self.started)
 
 
 class Process:

@@ -89,7 +89,8 @@ class Run(Ending):
         self._calls = core_of(store).calls
         self._process = process
         self._lease = lease
-        self._tenure = Tenure(store, process, session_id, name, worker.tenure if worker else "")
+        tenure = None if worker is None else worker.tenure
+        self._tenure = tenure or Tenure(store, process, session_id, name)
         self._redaction = StepRedaction(core_of(store).redaction, session_id, name)
         self._worker = worker
         self._numbers = {}
@@ -149,11 +150,11 @@ class Run(Ending):
                 description=description,
                 unless_ended=self._worker is not None,
             )
+            steps = (await self._tenure.read()).steps
         except BaseException:
             await finished(self._release())  # it may have been taken before this was cut short
             await self._leave("new")
             raise
-        steps = (await self._tenure.read()).steps
         self._steps.known = tuple(name for name, each in steps.items() if each.kind != "event")
         self._steps.is_checked = self._worker is not None and self._worker.is_other_version
         self._orders.begin()

@@ -15,15 +15,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import IdTaken, LogCorrupt, LogTimeout, Misuse, NotFound
+from foldlog.errors import AppendUnknown, IdTaken, LogCorrupt, LogTimeout, Misuse, NotFound
 from foldlog.models import SteeringEvent, SteeringEventType, TaskState, TaskStatus
 from foldlog.runs.errors import ResultMissing, RunCancelled, RunFailed, UnreadableResult
 from foldlog.runs.functions import Durable, given_to
 from foldlog.runs.orders import HARD
-from foldlog.runs.process import process_of
+from foldlog.runs.process import Process, process_of
 from foldlog.runs.questions import as_record
 from foldlog.runs.results import StepRedaction, load_result
-from foldlog.runs.tenure import Turn, decide_on_run, new_task, opened
+from foldlog.runs.tenure import Decide, Tenure, Turn, decide_on_run, new_task, opened
 from foldlog.sessions import lifecycle
 from foldlog.sessions.lifecycle import FINAL
 from foldlog.sessions.steering import until
@@ -136,14 +136,31 @@ async def start(
         found: tasks.TaskSaved = core.redacted("Store.start", tasks.kind(wanted.session_id), record)
         return found
 
-    read: Consistency | None = "strong"  # of what may have been stored
+    begun, is_new = here, False
     try:
         is_new = await decide_on_run(core, wanted.session_id, wanted.id, submit)
-        read = "session" if is_new else None
+    except (AppendUnknown, asyncio.CancelledError):
+        if begun is not None:
+            here = None  # so that `submit` opens it no more
+            process.owe(functools.partial(_settle, store, process, wanted, submit, begun.tenure))
+        raise
     finally:
-        if here is not None:
-            here.started.set_result(read)
+        if begun is not None:
+            begun.started.set_result(is_new)
     return Handle(store, wanted.session_id, wanted.id, known_as.declared if known_as else None)
+
+
+async def _settle(
+    store: BaseStore, process: Process, wanted: Wanted, submit: Decide, tenure: str
+) -> None:
+    """Have a run that may have been opened as it was started be one that waits, and is started.
+
+    What opens it may still be on its way: it has no effect where the run is started already.
+    """
+    of = wanted.session_id, wanted.id
+    with suppress(IdTaken, Misuse):  # it is another one's
+        await decide_on_run(core_of(store), *of, submit)
+    await Tenure(store, process, *of, tenure).hand_on()
 
 
 def check_same(wanted: Wanted, known: Submitted, given: Submitted) -> None:

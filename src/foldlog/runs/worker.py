@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from contextvars import Context, copy_context
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
@@ -38,7 +39,6 @@ from foldlog.store.payloads import encode
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog.subjects import Subject
-from foldlog.views import Consistency
 from foldlog_projections import tasks
 from foldlog_projections.runs import processes, queues, runs
 from foldlog_projections.runs.jobs import Submitted
@@ -116,6 +116,7 @@ class Worker:
         self._process = process_of(store)
         self._slots, self._queues, self._lease = slots, tuple(queues), lease
         self._leaving = asyncio.Event()
+        self._context = Context()
         self._running: asyncio.Task[None] | None = None
         self._working: dict[str, asyncio.Task[None]] = {}
         self._ticking: asyncio.Task[None] | None = None
@@ -159,7 +160,7 @@ class Worker:
 
     async def _work_on(self) -> None:
         try:
-            self._process.begin_here = self._begin_here
+            self._context, self._process.begin_here = copy_context(), self._begin_here
             await self._patiently(lambda: self._offer(self._slots))
             going = [
                 asyncio.create_task(each, name="foldlog worker")
@@ -250,33 +251,27 @@ class Worker:
         here = Here(secrets.token_hex(8), started)
         work = self._work_here(key, id, added, here)
         self._working[id] = asyncio.create_task(
-            work, name=f"foldlog run {added.run}", context=outside()
+            work, name=f"foldlog run {added.run}", context=self._context.copy()
         )
         return here
 
     async def _work_here(self, key: Key[State], id: str, added: Added, here: Here) -> None:
         """Do a run as it is started, if the queue has given it to this process; as `_work`."""
-        entry: Entry | None = None
-        read: Consistency | None = "strong"
+        of = added.session_id, added.run
+        tenure, is_stored = Tenure(self._store, self._process, *of, here.tenure), True
         try:
-            read = await finished(here.stored())
-            if read is not None:
-                mine, *_ = await self._patiently(
-                    lambda: self._store.view(key, self._seen, consistency=read)
-                )
-                entry = mine.get(id)
-            if entry is not None:
-                await self._done(entry, here.tenure)
+            is_stored = await finished(here.stored())
+            if is_stored:
+                mine, *_ = await self._patiently(lambda: self._store.view(key, self._seen))
+                if id in mine:
+                    await self._done(mine[id], tenure)
         finally:
             del self._working[id]
-            if read is not None and entry is None:
-                tenure = Tenure(
-                    self._store, self._process, added.session_id, added.run, here.tenure
-                )
+            if is_stored and not tenure.token:  # nothing of it has begun
                 self._process.owe(tenure.hand_on)
         await self._patiently(lambda: self._take(key))
 
-    async def _done(self, entry: Entry, tenure: str = "") -> None:
+    async def _done(self, entry: Entry, tenure: Tenure | None = None) -> None:
         try:
             await self._do(entry, tenure)
         except Exception as error:  # noqa: BLE001 - the run's own: it is on record
@@ -296,7 +291,7 @@ class Worker:
         for key in (runs.kind(entry.session_id, entry.run), *of_session):
             await self._core.hot_views.let_go(key.kind, self._core.subject_of(key))
 
-    async def _do(self, entry: Entry, tenure: str) -> None:
+    async def _do(self, entry: Entry, tenure: Tenure | None) -> None:
         job = await self._job(entry)
         function = self._function(job.function, job.version)
         run = Run(
