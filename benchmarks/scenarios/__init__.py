@@ -28,6 +28,7 @@ from benchmarks.scenarios import (
     shards,
     sql,
     steering,
+    streams,
     workers,
 )
 
@@ -51,6 +52,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "workers": workers.run,
     "sleepers": workers.run_asleep,
     "steering": steering.run,
+    "streams": streams.run,
     "page": page.run,
     "projectors": projectors.run,
     "sql": sql.run,
