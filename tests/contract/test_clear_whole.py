@@ -60,7 +60,9 @@ def between_requests(
             await call()
         return await append(appends, atomic=atomic)
 
-    async def purging(which: Subject | Branch | int, *, before: int, overwrite: bool = True) -> None:
+    async def purging(
+        which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
         await purge(which, before=before, overwrite=overwrite)
         if next(requests) == nth:
             await call()
