@@ -25,7 +25,8 @@ async def ui(
         bool, typer.Option("--read-only", help="Show, and let nobody answer, steer or fork.")
     ] = False,
 ) -> None:
-    """Show what agents did, in your browser, until Ctrl-C."""
+    """Show what agents did, in your browser, until Ctrl-C. Streams are at /streams."""
+    from foldlog.streams import application
     from foldlog.ui.serving import serve
 
     async with target.connect() as store:
@@ -34,6 +35,7 @@ async def ui(
             port=port,
             browser=browser,
             read_only=read_only,
+            streams=application(store, authorize=lambda *_: True),  # the page has let them in
             announce=lambda url: announce(target, url),
         )
 

@@ -180,6 +180,8 @@ class Served:
 
     def _security(self, request: Request) -> dict[str, str]:
         headers = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+        # A stream that says it is HTML does nothing in the name of who serves it.
+        headers["content-security-policy"] = "sandbox"
         headers["cross-origin-resource-policy"] = "cross-origin" if self._origins else "same-site"
         origin = request.headers.get("origin")
         if origin is not None and self._is_allowed(request, origin):

@@ -106,10 +106,11 @@ class Access:
         origin = headers.get("origin")
         if origin is not None and _split(origin).netloc != headers.get("host", ""):
             raise Refused(403, "a write must come from this page")
+        if self._has_token(headers):
+            return  # a browser may add a password by itself, but no token
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise Refused(415, "a write is application/json")
-        # A browser may add a password by itself, but no token.
-        if not self._has_token(headers) and not _same(headers.get(_CSRF_HEADER, ""), self.csrf):
+        if not _same(headers.get(_CSRF_HEADER, ""), self.csrf):
             raise Refused(403, f"a write carries what /api/about says as {_CSRF_HEADER}")
 
     def _has_token(self, headers: Headers) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import webbrowser
 from collections.abc import Callable
+from typing import Any
 
 from foldlog import serving
 from foldlog.opening import Store
@@ -17,6 +18,7 @@ async def serve(
     port: int = 0,
     browser: bool = True,
     read_only: bool = False,
+    streams: Any = None,
     announce: Callable[[str], None],
 ) -> None:
     """Serve the page of a store on 127.0.0.1 until Ctrl-C or SIGTERM.
@@ -24,12 +26,15 @@ async def serve(
     Args:
         port: 0: a free one.
         browser: open the address in the user's browser.
+        streams: an application that is served at /streams, to who is let in.
         announce: gets the address, with its token, once it is served.
 
     Raises:
         ConfigurationError: Starlette or uvicorn is missing, or the port is taken.
     """
     application = app(store, user=_user(), read_only=read_only, hosts=serving.OWN_NAMES)
+    if streams is not None:
+        application.mount("/streams", streams)
 
     def started(port: int) -> None:
         url = f"http://{serving.LOOPBACK}:{port}/?token={application.state.token}"
