@@ -15,7 +15,7 @@ import foldlog
 from foldlog import streams
 from foldlog.exporting import export, restore
 from foldlog.kinds import streams as kind
-from foldlog.streams import deciding, serving as serving_module
+from foldlog.streams import deciding
 from foldlog_projections.streams import Touched, keys_of
 from tests.streams.conftest import served
 from tests.support.stores import Backend
@@ -335,7 +335,7 @@ async def test_a_reader_who_takes_nothing_is_let_go(
     store: foldlog.Store, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a stream of 4 MiB, one page waits for it, and then nothing more is read."""
-    monkeypatch.setattr(serving_module, "SEND_SECONDS", 0.05)
+    monkeypatch.setattr("foldlog.ui.streaming.SEND_SECONDS", 0.05)
     await client.put("/a", headers=TEXT)
     for _ in range(4):
         await client.post("/a", headers=TEXT, content=b"x" * 2**20)

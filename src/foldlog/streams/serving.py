@@ -8,10 +8,10 @@ import inspect
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,7 +19,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from foldlog.bounds import RETRY_SECONDS, Budget, Refused, read_body
 from foldlog.errors import FoldlogError
@@ -33,15 +32,13 @@ from foldlog.streams.keeping import Look, Source, Streams, key_of
 from foldlog.streams.waking import Wakes
 from foldlog.ui.application import failed
 from foldlog.ui.safety import refused_response
+from foldlog.ui.streaming import HEARTBEAT_SECONDS, STILL_HERE, Events, Left, leaving
 
 Verb = Literal["create", "append", "read", "delete"]
 Authorize = Callable[[Request, str, Verb], bool | Awaitable[bool]]
 
-# How long a stream of events goes on, how often an idle one says that it lives, and how long a
-# reader may take for what it is sent.
+# How long a stream of events goes on.
 EVENTS_SECONDS: Final = 60.0
-HEARTBEAT_SECONDS: Final = 15.0
-SEND_SECONDS: Final = 30.0
 
 # Cursors count intervals of 20 seconds since 2024-10-09; one that is repeated jumps by an hour.
 _EPOCH: Final = 1_728_432_000.0
@@ -55,11 +52,8 @@ _VERBS: Final[dict[str, Verb]] = {
     "POST": "append",
     "DELETE": "delete",
 }
-_EVENTS: Final = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-cache",
-    "x-accel-buffering": "no",
-}
+_EVENTS: Final = {"cache-control": "no-cache"}
+_BASE64: Final = {"stream-sse-data-encoding": "base64"}
 _PATH_CHARACTERS: Final = 1_000
 _RESERVED: Final = "__ds"
 
@@ -86,7 +80,7 @@ class Served:
         self._max_bytes = max_bytes
         self._max_readers = max_readers
         self._poll_seconds = poll_seconds
-        self._readers = set[asyncio.Task[None]]()
+        self._readers = 0
         self._budget = Budget()
 
     def app(self) -> Starlette:
@@ -206,36 +200,44 @@ class Served:
             source = Source(stream.id, opened.content_type, look, listening)
         if not asked.live:
             return self._answer(request, source, asked, await source.look(asked.after))
-        if len(self._readers) >= self._max_readers:
+        if self._readers >= self._max_readers:
             raise Refused(503, "as many read as may", retry_after=str(RETRY_SECONDS))
         if asked.live == "sse":
-            return Events(source, asked, self._reading)
+            encoded = {} if is_text(source.content_type) else _BASE64
+            return Events(partial(self._events, source, asked), **_EVENTS, **encoded)
         until = asyncio.get_running_loop().time() + self._poll_seconds
-        async with (
-            self._reading(request.receive) as left,
-            aclosing(_looks(source, asked.after, left, until)) as looks,
-        ):
-            async for found in looks:
-                if found.bodies or found.is_closed:
-                    break
+        with self._reading():
+            async with (
+                leaving(request.receive) as left,
+                aclosing(_looks(source, asked.after, left, until)) as looks,
+            ):
+                async for found in looks:
+                    if found.bodies or found.is_closed:
+                        break
         return self._answer(request, source, asked, found)
 
-    @asynccontextmanager
-    async def _reading(self, receive: Receive) -> AsyncIterator[asyncio.Task[None]]:
-        """Count a reader; give what is done once it has left."""
-
-        async def leave() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        left = asyncio.create_task(leave(), name="foldlog reader leaves")
-        self._readers.add(left)
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Count a reader."""
+        self._readers += 1
         try:
-            yield left
+            yield
         finally:
-            self._readers.discard(left)
-            left.cancel()
-            await asyncio.gather(left, return_exceptions=True)
+            self._readers -= 1
+
+    async def _events(self, source: Source, asked: Reading, left: Left) -> AsyncGenerator[bytes]:
+        """Yield what there is behind an offset, then what comes, for about a minute."""
+        until = asyncio.get_running_loop().time() + EVENTS_SECONDS
+        # Where it goes wrong, the next request is answered with what it is.
+        with self._reading(), suppress(Refused, FoldlogError):
+            async with aclosing(
+                _looks(source, asked.after, left, until, HEARTBEAT_SECONDS)
+            ) as looks:
+                is_first = True
+                async for found in looks:
+                    is_news = found.bodies or found.is_closed or is_first
+                    yield _event(source, asked, found) if is_news else STILL_HERE
+                    is_first = False
 
     def _answer(self, request: Request, source: Source, asked: Reading, found: Look) -> Response:
         headers = {"content-type": source.content_type, "stream-next-offset": found.end}
@@ -258,64 +260,30 @@ class Served:
         return Response(_body(source, found.bodies), headers=headers)
 
 
-class Events(Response):
-    """Sends what there is behind an offset as events, then what comes, for about a minute."""
-
-    def __init__(self, source: Source, asked: Reading, reading: Callable[..., Any]) -> None:
-        super().__init__(headers=_EVENTS)
-        self._source = source
-        self._asked = asked
-        self._reading = reading
-        del self.headers["content-length"]
-        if not is_text(source.content_type):
-            self.headers["stream-sse-data-encoding"] = "base64"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the events."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            async with self._reading(receive) as left:
-                await self._follow(send, left)
-        except TimeoutError:
-            return  # nobody reads: the server closes a connection whose answer is not whole
-        except (Refused, FoldlogError):
-            pass  # the next request is answered with what it is
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _follow(self, send: Send, left: asyncio.Task[None]) -> None:
-        until = asyncio.get_running_loop().time() + EVENTS_SECONDS
-        is_first = True
-        async with aclosing(
-            _looks(self._source, self._asked.after, left, until, HEARTBEAT_SECONDS)
-        ) as looks:
-            async for found in looks:
-                is_news = found.bodies or found.is_closed or is_first
-                await _send(send, self._events(found) if is_news else b": still here\n\n")
-                is_first = False
-
-    def _events(self, found: Look) -> bytes:
-        control: dict[str, object] = {"streamNextOffset": found.end}
-        if found.is_closed:
-            control["streamClosed"] = True
-        else:
-            control["streamCursor"] = cursor_behind(self._asked.cursor)
-        if found.is_whole:
-            control["upToDate"] = True
-        said = b"event: control\ndata:" + _encode(control) + b"\n\n"
-        if not found.bodies:
-            return said
-        body = _body(self._source, found.bodies)
-        if not is_text(self._source.content_type):
-            body = base64.b64encode(body)
-        # A reader takes each of the three for the end of a line.
-        lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        return b"event: data\n" + b"".join(b"data:%s\n" % line for line in lines) + b"\n" + said
+def _event(source: Source, asked: Reading, found: Look) -> bytes:
+    """What was found, as server-sent events."""
+    control: dict[str, object] = {"streamNextOffset": found.end}
+    if found.is_closed:
+        control["streamClosed"] = True
+    else:
+        control["streamCursor"] = cursor_behind(asked.cursor)
+    if found.is_whole:
+        control["upToDate"] = True
+    said = b"event: control\ndata:" + _encode(control) + b"\n\n"
+    if not found.bodies:
+        return said
+    body = _body(source, found.bodies)
+    if not is_text(source.content_type):
+        body = base64.b64encode(body)
+    # A reader takes each of the three for the end of a line.
+    lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return b"event: data\n" + b"".join(b"data:%s\n" % line for line in lines) + b"\n" + said
 
 
 async def _looks(
     source: Source,
     after: str | None,
-    left: asyncio.Task[None],
+    left: Left,
     until: float,
     pause: float = math.inf,
 ) -> AsyncGenerator[Look]:
@@ -351,8 +319,3 @@ def cursor_behind(given: str) -> str:
     now = int((time.time() - _EPOCH) // _INTERVAL)
     had = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else -1
     return str(now if had < now else had + random.randint(1, _JITTER))
-
-
-async def _send(send: Send, data: bytes) -> None:
-    async with asyncio.timeout(SEND_SECONDS):
-        await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from foldlog.ui.openapi import DOCUMENT
 from foldlog.ui.plain import Plain, encode, record_of
 from foldlog.ui.run import PAGE, read_page
 from foldlog.ui.safety import Access
-from foldlog.ui.streaming import EventStream
+from foldlog.ui.streaming import Events, events_of
 
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """What is shown as it is. Everything else, SVG included, is a download or text."""
@@ -105,7 +106,7 @@ class Reading:
         after = asked.position(request, "after")
         if resume:
             after = LogPosition.parse(resume)
-        return EventStream(self._store, self._hub, asked.run(request), after)
+        return Events(partial(events_of, self._store, self._hub, asked.run(request), after))
 
     async def waiting(self, request: Request) -> Response:
         """A page of what waits for a person, oldest first."""

@@ -1,9 +1,10 @@
-"""The server-sent events of a run: what there is, then what comes."""
+"""Server-sent events, and those of a run: what there is, then what comes."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Final
 
 from starlette.responses import Response
@@ -29,65 +30,81 @@ PAGE_BYTES: Final = 1024 * 1024
 SEND_SECONDS: Final = 30.0
 """How long a reader may take for a message before its stream ends."""
 
-_STILL_HERE: Final = b": still here\n\n"
-_HEADERS: Final = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
+_HEADERS: Final = {"content-type": "text/event-stream", "x-accel-buffering": "no"}
+
+STILL_HERE: Final = b": still here\n\n"
+"""What an idle stream sends."""
+
+Left = asyncio.Task[None]
+"""Is done once a reader has left."""
 
 
-class EventStream(Response):
-    """Sends the records of a run behind a position, then each new one, until the reader leaves."""
+class Events(Response):
+    """Sends server-sent events until they end, or their reader leaves or takes nothing."""
 
-    def __init__(self, store: Store, hub: Hub, run: Run, after: LogPosition | None) -> None:
-        super().__init__()
-        self._store = store
-        self._hub = hub
-        self._run = run
-        self._after = after
+    def __init__(self, events: Callable[[Left], AsyncGenerator[bytes]], **headers: str) -> None:
+        super().__init__(headers=_HEADERS | headers)
+        del self.headers["content-length"]
+        self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the stream."""
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        """Serve the events."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            await self._follow(receive, send)
+            async with leaving(receive) as left, aclosing(self._events(left)) as events:
+                async for data in events:
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await send({"type": "http.response.body", "body": data, "more_body": True})
         except TimeoutError:
             return  # nobody reads: the server closes a connection whose answer is not whole
-        except FoldlogError as error:
-            text = {"error": {"type": type(error).__name__, "message": str(error)}}
-            await _send(send, b"event: failed\n" + message(text))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _follow(self, receive: Receive, send: Send) -> None:
+
+@asynccontextmanager
+async def leaving(receive: Receive) -> AsyncIterator[Left]:
+    """Give what is done once the reader has left."""
+
+    async def leave() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    left = asyncio.create_task(leave(), name="foldlog reader leaves")
+    try:
+        yield left
+    finally:
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+
+
+async def events_of(
+    store: Store, hub: Hub, run: Run, after: LogPosition | None, left: Left
+) -> AsyncGenerator[bytes]:
+    """Yield the records of a run behind a position, then each new one, until the reader leaves."""
+    try:
         # Followed first, so that nothing falls between what is read and what comes.
-        async with self._hub.follow(self._run) as (outbox, views):
-            leaving = asyncio.create_task(_leave(receive, outbox))
-            try:
-                await _send(send, b"retry: 1000\n\n")
-                firsts = await asyncio.gather(*(first_of(self._store, key) for key in views))
-                names = [[key.kind.name, *key.keys] for key in views]
-                found = list(zip(names, firsts, strict=True))
-                await _send(send, b"event: views\n" + message(found))
-                after, more, limit, size = self._after, True, FIRST_PAGE, FIRST_BYTES
-                while more and not leaving.done():
-                    # The first page is small, and waits for nobody.
-                    async with self._hub.reading if limit > FIRST_PAGE else nullcontext():
-                        page = await read_page(
-                            self._store, views, after, limit=limit, max_bytes=size
-                        )
-                    after, more, limit, size = page.position, page.more, PAGE, PAGE_BYTES
-                    await _send(send, message(page.records, after))
-                await _send(send, b"event: live\n" + message(None))
-                while (data := await _next(outbox)) is not None:
-                    if data is _STILL_HERE:
-                        await self._store.position()  # shows an idle reader if the log is away
-                    await _send(send, data)
-                if outbox.is_overrun:
-                    await _send(send, b"event: behind\n" + message(None))
-            finally:
-                leaving.cancel()
-                await asyncio.gather(leaving, return_exceptions=True)
+        async with hub.follow(run) as (outbox, views):
+            left.add_done_callback(lambda _: outbox.end())
+            yield b"retry: 1000\n\n"
+            firsts = await asyncio.gather(*(first_of(store, key) for key in views))
+            names = [[key.kind.name, *key.keys] for key in views]
+            yield b"event: views\n" + message(list(zip(names, firsts, strict=True)))
+            more, limit, size = True, FIRST_PAGE, FIRST_BYTES
+            while more and not left.done():
+                # The first page is small, and waits for nobody.
+                async with hub.reading if limit > FIRST_PAGE else nullcontext():
+                    page = await read_page(store, views, after, limit=limit, max_bytes=size)
+                after, more, limit, size = page.position, page.more, PAGE, PAGE_BYTES
+                yield message(page.records, after)
+            yield b"event: live\n" + message(None)
+            while (data := await _next(outbox)) is not None:
+                if data is STILL_HERE:
+                    await store.position()  # shows an idle reader if the log is away
+                yield data
+            if outbox.is_overrun:
+                yield b"event: behind\n" + message(None)
+    except FoldlogError as error:
+        text = {"error": {"type": type(error).__name__, "message": str(error)}}
+        yield b"event: failed\n" + message(text)
 
 
 async def _next(outbox: Outbox) -> bytes | None:
@@ -96,16 +113,4 @@ async def _next(outbox: Outbox) -> bytes | None:
         async with asyncio.timeout(HEARTBEAT_SECONDS):
             return await outbox.get()
     except TimeoutError:
-        return _STILL_HERE
-
-
-async def _leave(receive: Receive, outbox: Outbox) -> None:
-    """End the stream once its reader has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    outbox.end()
-
-
-async def _send(send: Send, data: bytes) -> None:
-    async with asyncio.timeout(SEND_SECONDS):
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+        return STILL_HERE
