@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -55,6 +56,33 @@ async def test_a_session_is_followed_from_any_position(
     waiting = asyncio.create_task(client.get("/feeds/sessions/trip", params=at))
     await _save(store, "three")
     assert texts(await waiting) == ["three"]
+
+
+def _named(name: str) -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == name]
+
+
+async def test_who_follows_a_session_that_is_erased_gets_what_comes_then(
+    store: foldlog.Store, client: httpx.AsyncClient
+) -> None:
+    await _save(store, "one")
+    offset = (await client.get("/feeds/sessions/trip")).headers[OFFSET]
+
+    async def follow(at: str) -> list[str]:
+        while True:
+            params = {"offset": at, "live": "long-poll"}
+            answer = await client.get("/feeds/sessions/trip", params=params)
+            if answer.content:
+                return texts(answer)
+            at = answer.headers[OFFSET]
+
+    following = asyncio.create_task(follow(offset))
+    while not (readers := _named("follow session trip")):  # noqa: ASYNC110 - its own task
+        await asyncio.sleep(0)
+    await store.erase_session("trip")
+    await asyncio.wait(readers)
+    await _save(store, "two")
+    assert await following == ["two"]
 
 
 async def test_a_session_is_read_by_kind(store: foldlog.Store, client: httpx.AsyncClient) -> None:

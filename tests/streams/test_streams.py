@@ -16,6 +16,8 @@ from foldlog import streams
 from foldlog.exporting import export, restore
 from foldlog.kinds import streams as kind
 from foldlog.streams import deciding
+from foldlog.streams.keeping import key_of
+from foldlog.streams.waking import Wakes
 from foldlog_projections.streams import Touched, keys_of
 from tests.streams.conftest import served
 from tests.support.stores import Backend
@@ -314,6 +316,33 @@ async def test_a_reader_who_leaves_is_forgotten(store: foldlog.Store, client: Cl
                 await hasty.get("/a", params={"offset": "now", "live": live})
     following = [task for task in asyncio.all_tasks() if task.get_name() == "foldlog streams"]
     await asyncio.wait_for(asyncio.gather(*following, return_exceptions=True), 60)
+
+
+async def test_a_reader_who_comes_as_the_last_one_leaves_is_not_taken_for_it(
+    store: foldlog.Store,
+) -> None:
+    wakes, keys, leave, here = (
+        Wakes(store, ["streams"]),
+        keys_of("a"),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+
+    async def read() -> None:
+        async with wakes.listening(keys):
+            here.set()
+            await leave.wait()
+
+    leaving = asyncio.create_task(read())
+    await here.wait()
+    leave.set()
+    await asyncio.sleep(0)
+    async with wakes.listening(keys) as wake:
+        assert not wake.is_set()
+        await leaving
+        await store.append(key_of("a"), Touched())
+        await wake.wait()
+        assert not wake.is_over
 
 
 async def test_a_mounted_application_knows_its_paths(store: foldlog.Store) -> None:

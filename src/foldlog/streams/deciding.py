@@ -266,9 +266,8 @@ def _appended(stream: Stream, asked: Asked) -> tuple[Any, ...]:
     records: list[Any] = []
     for n, piece in enumerate(asked.pieces, begin):
         offset = f"{n:016d}_{asked.tag}"
-        made = Appended(offset, "", b"", *producer, asked.seq)
-        changed = {"text" if isinstance(piece, str) else "data": piece}
-        records.append(msgspec.structs.replace(made, **changed))
+        text, data = (piece, b"") if isinstance(piece, str) else ("", piece)
+        records.append(Appended(offset, text, data, *producer, asked.seq))
     if asked.closes:
         records.append(Closed(*producer))
     return tuple(records)

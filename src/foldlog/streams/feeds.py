@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.streams.deciding import JSON
 from foldlog.streams.keeping import PAGE, PAGE_BYTES, Look, Source
-from foldlog.streams.waking import Wakes
+from foldlog.streams.waking import Wake, Wakes
 from foldlog.ui.following import Hub
 from foldlog.ui.plain import CUT, encode
 from foldlog.ui.run import Record, Run, read_page
@@ -81,21 +80,11 @@ class Feeds:
         return Look(found, offset_of(page.position), not page.more, False)
 
     @asynccontextmanager
-    async def _following(self, session: str) -> AsyncIterator[asyncio.Event]:
+    async def _following(self, session: str) -> AsyncIterator[Wake]:
         """As `Wakes.listening`, for all views of a session."""
-        wake = asyncio.Event()
-        async with self._hub.follow(Run("session", session)) as (outbox, _):
-
-            async def drain() -> None:
-                while await outbox.get() is not None:
-                    wake.set()
-
-            draining = asyncio.create_task(drain(), name="foldlog feed")
-            try:
-                yield wake
-            finally:
-                draining.cancel()
-                await asyncio.gather(draining, return_exceptions=True)
+        wake = Wake()
+        async with self._hub.follow(Run("session", session), wake):
+            yield wake
 
 
 def offset_of(position: LogPosition) -> str:

@@ -19,6 +19,7 @@ from foldlog.opening import Store
 from foldlog.store.primitives import Item
 from foldlog.streams import deciding
 from foldlog.streams.deciding import Asked, Outcome
+from foldlog.streams.waking import Wake
 from foldlog_projections.streams import (
     Appended,
     Gone,
@@ -64,7 +65,7 @@ class Source(NamedTuple):
     id: str
     content_type: str
     look: Callable[[str | None], Awaitable[Look]]
-    listening: Callable[[], AbstractAsyncContextManager[asyncio.Event]]
+    listening: Callable[[], AbstractAsyncContextManager[Wake]]
 
 
 class Streams:

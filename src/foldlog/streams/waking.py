@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from itertools import chain
 from typing import Final
 
 from foldlog.errors import FoldlogError
@@ -17,20 +18,35 @@ Keys = tuple[str, ...]
 _log: Final = logging.getLogger("foldlog")
 
 
+class Wake(asyncio.Event):
+    """Is set whenever there may be more. `is_over`: never again, so that readers ask anew."""
+
+    is_over: bool = False
+
+    def put(self, _: bytes = b"") -> None:
+        """There may be more."""
+        self.set()
+
+    def end(self) -> None:
+        """Nobody looks for more any more."""
+        self.is_over = True
+        self.set()
+
+
 class Wakes:
     """An event for each reader, by the keys of its view. One task, while there are readers."""
 
     def __init__(self, store: Store, kinds: Sequence[str]) -> None:
         self._store = store
         self._kinds = kinds
-        self._waiting: dict[Keys, set[asyncio.Event]] = {}
+        self._waiting: dict[Keys, set[Wake]] = {}
         self._task: asyncio.Task[None] | None = None
         self._began = asyncio.Event()
 
     @asynccontextmanager
-    async def listening(self, keys: Keys) -> AsyncIterator[asyncio.Event]:
+    async def listening(self, keys: Keys) -> AsyncIterator[Wake]:
         """Give an event that is set whenever there may be more of a view from now on."""
-        wake = asyncio.Event()
+        wake = Wake()
         waiting = self._waiting.setdefault(keys, set())
         waiting.add(wake)
         try:
@@ -55,17 +71,15 @@ class Wakes:
             async with aclosing(following.pages()) as pages:
                 async for page in pages:
                     for keys in {_keys_of(item) for item in page.items}:
-                        self._wake(keys)
-        except FoldlogError as error:  # readers meet it themselves, or look again in time
+                        for each in self._waiting.get(keys, ()):
+                            each.set()
+        except FoldlogError as error:  # readers meet it themselves
             _log.info("following streams ended: %s", error)
         finally:
-            self._began.set()
-            for keys in self._waiting:
-                self._wake(keys)
-
-    def _wake(self, keys: Keys) -> None:
-        for each in self._waiting.get(keys, ()):
-            each.set()
+            if self._task is asyncio.current_task():  # else who waits now has another one
+                self._began.set()
+                for each in chain.from_iterable(self._waiting.values()):
+                    each.end()
 
 
 def _keys_of(item: LogItem) -> Keys:

@@ -11,9 +11,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from foldlog.bounds import Outbox
 from foldlog.errors import FoldlogError
 from foldlog.kind import Key
 from foldlog.opening import Store
@@ -40,6 +39,16 @@ def message(records: object, position: LogPosition | None = None) -> bytes:
     return b"%sdata: %s\n\n" % (id, encode(records))
 
 
+class Follower(Protocol):
+    """Gets messages, and then the end: an `Outbox`, for instance."""
+
+    def put(self, data: bytes) -> None:
+        """Get a message."""
+
+    def end(self) -> None:
+        """Get no more of them."""
+
+
 class Hub:
     """The runs that are followed, each by one reader, which ends with its last follower."""
 
@@ -50,22 +59,21 @@ class Hub:
         """Held by who reads what there is, so that those who follow do not wait for all of them."""
 
     @asynccontextmanager
-    async def follow(self, run: Run) -> AsyncIterator[tuple[Outbox, list[Key[Any]]]]:
-        """Receive what is saved to a run from now on; None when it cannot be followed any more.
+    async def follow(self, run: Run, follower: Follower) -> AsyncIterator[list[Key[Any]]]:
+        """Send what is saved to a run from now on, and the end when it cannot be followed any more.
 
-        With the views that it is read from now.
+        Gives the views that it is read from now.
         """
         following = self._runs.get(run)
         if following is None or following.task.done():
             following = self._runs[run] = _Following(self._store, run)
-        outbox = Outbox()
-        following.outboxes.add(outbox)
+        following.followers.add(follower)
         try:
             await following.started()
-            yield outbox, following.views
+            yield following.views
         finally:
-            following.outboxes.discard(outbox)
-            if not following.outboxes:
+            following.followers.discard(follower)
+            if not following.followers:
                 if self._runs.get(run) is following:
                     del self._runs[run]
                 await following.end()
@@ -75,7 +83,7 @@ class _Following:
     """One run that is followed. Owned by its followers: the last one ends it."""
 
     def __init__(self, store: Store, run: Run) -> None:
-        self.outboxes: set[Outbox] = set()
+        self.followers: set[Follower] = set()
         self._store = store
         self._run = run
         self._views: dict[Key[Any], LogPosition | None] = {}
@@ -116,8 +124,8 @@ class _Following:
             _log.info("following %s %s ended: %s", self._run.kind, self._run.id, errors.exceptions)
         finally:
             self._started.set()
-            for outbox in self.outboxes:
-                outbox.end()
+            for each in self.followers:
+                each.end()
 
     async def _look_for_views(self, group: asyncio.TaskGroup, *, is_first: bool = False) -> None:
         """Watch the run's views: at first from now on, and those that come later from the first
@@ -185,8 +193,8 @@ class _Following:
         records, _ = placed(found, base)
         if records or resume_at is not None:
             data = message(records, resume_at)
-            for outbox in self.outboxes:
-                outbox.put(data)
+            for follower in self.followers:
+                follower.put(data)
         return is_news
 
     async def _confirm(self, base: LogPosition) -> LogPosition:
