@@ -6,8 +6,10 @@ import datetime as dt
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import parse_qs, unquote
+
+import msgspec
 
 from foldlog.bounds import Refused
 from foldlog.streams.deciding import Asked, Producer, checked_offset, pieces_of
@@ -15,6 +17,7 @@ from foldlog_projections.streams import ZERO, Opened
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 _MOST: Final = 2**53 - 1
+_Zoned = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 Headers = Mapping[str, str]
 
@@ -91,9 +94,6 @@ def _number(name: str, text: str) -> int:
 
 def _time(text: str) -> float:
     try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise Refused(400, f"Stream-Expires-At: {text!r:.80} is no time with a time zone")
-    return found.timestamp()
+        return msgspec.convert(text, _Zoned).timestamp()
+    except msgspec.ValidationError:
+        raise Refused(400, f"Stream-Expires-At: {text!r:.80} is no time with a time zone") from None

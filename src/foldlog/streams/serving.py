@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -60,26 +61,22 @@ _RESERVED: Final = "__ds"
 _encode: Final = msgspec.json.Encoder().encode
 
 
+@dataclass
 class Served:
     """What the application serves: see `foldlog.streams.application`."""
 
-    def __init__(
-        self,
-        store: Store,
-        authorize: Authorize | None,
-        origins: Collection[str],
-        max_bytes: int,
-        max_readers: int,
-        poll_seconds: float,
-    ) -> None:
-        self._streams = Streams(store)
-        self._wakes = Wakes(store, ("streams",))
-        self._feeds = Feeds(store)
-        self._authorize = authorize
-        self._origins = frozenset(origins)
-        self._max_bytes = max_bytes
-        self._max_readers = max_readers
-        self._poll_seconds = poll_seconds
+    store: Store
+    authorize: Authorize | None
+    origins: Collection[str]
+    max_bytes: int
+    max_readers: int
+    poll_seconds: float
+
+    def __post_init__(self) -> None:
+        self.origins = frozenset(self.origins)
+        self._streams = Streams(self.store)
+        self._wakes = Wakes(self.store, ("streams",))
+        self._feeds = Feeds(self.store)
         self._readers = 0
         self._budget = Budget()
 
@@ -120,7 +117,7 @@ class Served:
                 outcome = await self._streams.delete(path)
             case _:
                 with self._budget.hold() as hold:
-                    body = bytes(await read_body(request, hold, self._max_bytes))
+                    body = bytes(await read_body(request, hold, self.max_bytes))
                     outcome = await self._written(request, path, body)
         response = Response(status_code=outcome.status, headers=outcome.headers)
         if outcome.status == 201:
@@ -154,21 +151,21 @@ class Served:
         origin = request.headers.get("origin")
         if verb != "read" and origin is not None and not self._is_allowed(request, origin):
             raise Refused(403, "a page of another origin may not write")
-        if self._authorize is None:
+        if self.authorize is None:
             client = request.client.host if request.client else ""
             host = urlsplit(f"//{request.headers.get('host', '')}").hostname
             if client not in OWN_NAMES or host not in OWN_NAMES:
                 raise Refused(403, "without authorize= only this machine is served")
             return
-        found = self._authorize(request, path, verb)
+        found = self.authorize(request, path, verb)
         if not (await found if inspect.isawaitable(found) else found):
             raise Refused(403, f"you may not {verb} this stream")
 
     def _is_allowed(self, request: Request, origin: str) -> bool:
-        if origin in self._origins or "*" in self._origins:
+        if origin in self.origins or "*" in self.origins:
             return True
         place = urlsplit(origin)
-        if self._authorize is None and place.hostname in OWN_NAMES:
+        if self.authorize is None and place.hostname in OWN_NAMES:
             return True
         return place.netloc == request.headers.get("host")
 
@@ -176,7 +173,7 @@ class Served:
         headers = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
         # A stream that says it is HTML does nothing in the name of who serves it.
         headers["content-security-policy"] = "sandbox"
-        headers["cross-origin-resource-policy"] = "cross-origin" if self._origins else "same-site"
+        headers["cross-origin-resource-policy"] = "cross-origin" if self.origins else "same-site"
         origin = request.headers.get("origin")
         if origin is not None and self._is_allowed(request, origin):
             headers |= {"access-control-allow-origin": origin, "vary": "Origin"}
@@ -200,12 +197,12 @@ class Served:
             source = Source(stream.id, opened.content_type, look, listening)
         if not asked.live:
             return self._answer(request, source, asked, await source.look(asked.after))
-        if self._readers >= self._max_readers:
+        if self._readers >= self.max_readers:
             raise Refused(503, "as many read as may", retry_after=str(RETRY_SECONDS))
         if asked.live == "sse":
             encoded = {} if is_text(source.content_type) else _BASE64
             return Events(partial(self._events, source, asked), **_EVENTS, **encoded)
-        until = asyncio.get_running_loop().time() + self._poll_seconds
+        until = asyncio.get_running_loop().time() + self.poll_seconds
         with self._reading():
             async with (
                 leaving(request.receive) as left,
