@@ -10,10 +10,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from foldlog.envelope import CLEARED, FORKED, Recorded
-from foldlog.errors import LogCorrupt, LogUnavailable
+from foldlog.errors import LogUnavailable
 from foldlog.kind import Fold, Kind
 from foldlog.log import moments
 from foldlog.log.forks import ForkedLog
@@ -24,8 +22,9 @@ from foldlog.store.core import Core
 from foldlog.store.primitives import decoded
 from foldlog.subjects import Branch, Subject
 from foldlog.upcasting import UPCASTERS
+from foldlog.views.fold import stepped
 from foldlog.views.watching import woken
-from foldlog_projections.fold import Folded, start, step
+from foldlog_projections.fold import Folded, start
 
 _REMEMBERED: Final = 500_000
 """How much a subscription remembers: views that it met last, their ids, and what was replaced.
@@ -379,7 +378,7 @@ class _Effects:
             self._size += size
         before, found = len(folded.seen) + len(folded.newest), list[Effect]()
         for envelope in envelopes:
-            takes_effect = _stepped(fold, folded, subject, envelope)
+            takes_effect = stepped(fold, folded, envelope, subject.name)
             if takes_effect or (envelope.type == FORKED and self.fold is not None):
                 found.append(Effect(kind, subject, envelope, envelope is last, folded))
                 if self.fold is not None:  # its state has the record
@@ -404,20 +403,13 @@ class _Effects:
                     if record.seq >= before:
                         return
                     for envelope in record.envelopes:
-                        _stepped(fold, folded, subject, envelope)
+                        stepped(fold, folded, envelope, subject.name)
 
     def shrink(self, most: int) -> None:
         """Remember so much at most, but for the view that it met last."""
         while self._size > most and len(self._folds) > 1:
             self._is_whole = False
             self._size -= self._folds.pop(next(iter(self._folds)))[2]
-
-
-def _stepped(fold: Kind[Any], folded: Folded[Any], subject: Subject, envelope: Recorded) -> bool:
-    try:
-        return step(fold, folded, envelope)
-    except msgspec.MsgspecError as error:
-        raise LogCorrupt(subject.name, envelope.seq, str(error)) from error
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ import msgspec
 from foldlog.envelope import CLEARED, Position, Recorded, unpack
 from foldlog.errors import LogCorrupt
 from foldlog.kind import Kind
-from foldlog.log.port import Log, Record
+from foldlog.log.port import Log, Record, Stored
 from foldlog.subjects import Subject
 from foldlog_projections.fold import Folded, start, step
 
@@ -44,14 +44,21 @@ class Fold(Generic[S]):
         before that one may have taken effect.
         """
         projection, folded = self.projection, self.folded
-        for envelope in envelopes:
-            try:
+        try:
+            for envelope in envelopes:  # in the end it is the last, or the one at fault
                 step(projection, folded, envelope)
-            except msgspec.MsgspecError as error:
-                raise LogCorrupt(subject, envelope.seq, str(error)) from error
-        last = envelopes[-1]
-        self.applied = last.seq
-        self.last = Position(last.seq, last.index, last.id)
+        except msgspec.MsgspecError as error:
+            raise LogCorrupt(subject, envelope.seq, str(error)) from error
+        self.applied = envelope.seq
+        self.last = Position(envelope.seq, envelope.index, envelope.id)
+
+
+def stepped(kind: Kind[S], folded: Folded[S], envelope: Recorded, subject: str) -> bool:
+    """Fold one envelope in, as `step`. LogCorrupt: its payload is not what its type says."""
+    try:
+        return step(kind, folded, envelope)
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(subject, envelope.seq, str(error)) from error
 
 
 async def read_all(log: Log, subject: Subject, after: int = 0) -> list[Record]:
@@ -95,17 +102,27 @@ async def readable(log: Log, subject: Subject) -> AsyncGenerator[list[Recorded]]
         return
     except LogCorrupt:
         pass
+    async with aclosing(scan_readable(log, subject.shard, after, lambda _: None)) as scanned:
+        async for page in scanned:
+            for stored in page:
+                if stored.subject == subject.name:
+                    with suppress(msgspec.MsgspecError):
+                        yield unpack(stored.data, stored.seq, stored.time)
+
+
+async def scan_readable(
+    log: Log, shard: int, after: int, pass_over: Callable[[LogCorrupt], object]
+) -> AsyncGenerator[list[Stored]]:
+    """Yield what a shard stores after a sequence; `pass_over` is given what cannot be read."""
     while True:
         try:
-            async with aclosing(log.scan(subject.shard, after=after)) as scanned:
-                async for page in scanned:
-                    for stored in page:
-                        if stored.subject == subject.name:
-                            with suppress(msgspec.MsgspecError):
-                                yield unpack(stored.data, stored.seq, stored.time)
+            async with aclosing(log.scan(shard, after=after)) as pages:
+                async for page in pages:
+                    yield page
                     after = page[-1].seq
             return
         except LogCorrupt as error:
+            pass_over(error)
             after = error.sequence
 
 

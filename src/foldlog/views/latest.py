@@ -7,14 +7,12 @@ import sys
 from contextlib import aclosing
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import msgspec
-
 from foldlog.envelope import CLEARED, FORKED, Position, Recorded
-from foldlog.errors import LogCorrupt
 from foldlog.kind import Kind
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
-from foldlog_projections.fold import Folded, start, step
+from foldlog.views.fold import stepped
+from foldlog_projections.fold import Folded, start
 
 S = TypeVar("S")
 
@@ -93,11 +91,9 @@ def _fold(
         for envelope in record.envelopes:
             if (envelope.seq, envelope.index) > upto:
                 break
-            try:
-                if step(projection, folded, envelope) and envelope.type not in projection.beside:
-                    standing = None if envelope.type == CLEARED else envelope
-            except msgspec.MsgspecError as error:
-                raise LogCorrupt(subject.name, record.seq, str(error)) from error
+            has_effect = stepped(projection, folded, envelope, subject.name)
+            if has_effect and envelope.type not in projection.beside:
+                standing = None if envelope.type == CLEARED else envelope
     return folded, standing
 
 

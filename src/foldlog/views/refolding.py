@@ -18,7 +18,7 @@ from foldlog.errors import LogCorrupt
 from foldlog.kind import Kind
 from foldlog.log.port import Log, Stored
 from foldlog.subjects import Subject
-from foldlog.views.fold import Fold
+from foldlog.views.fold import Fold, scan_readable
 from foldlog_projections.items import Items
 
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -94,7 +94,7 @@ class Refolding:
             opened: dict[str, Refolded] = {}
             deferred: list[Refolded] = []
             grown = 0
-            async with aclosing(self._pages(shard, after)) as pages:
+            async with aclosing(scan_readable(self.log, shard, after, self.pass_over)) as pages:
                 async for page in pages:
                     whole: list[Refolded] = []
                     for stored in page:
@@ -118,19 +118,6 @@ class Refolding:
             yield [await self._finished(each) for each in opened.values()]  # some was purged
             unseen = {each.subject.name: each.subject for each in deferred}
             after = min((each.first for each in deferred), default=1) - 1
-
-    async def _pages(self, shard: int, after: int) -> AsyncGenerator[list[Stored]]:
-        """All that is stored after a sequence, but for what cannot be read."""
-        while True:
-            try:
-                async with aclosing(self.log.scan(shard, after=after)) as pages:
-                    async for page in pages:
-                        yield page
-                        after = page[-1].seq
-                return
-            except LogCorrupt as error:
-                self.pass_over(error)
-                after = error.sequence
 
     def _make_room(self, opened: dict[str, Refolded]) -> list[Refolded]:
         """Take out the subjects that came last and exceed the memory, for another scan."""
