@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -121,16 +121,14 @@ def copied(projection: Kind[S], state: Any) -> Any:
 
 def copied_fold(projection: Kind[S], folded: Folded[S]) -> Folded[S]:
     """A fold that shares nothing with the given one."""
-    return Folded(
-        copied(projection, folded.state),
-        dict(folded.seen),
-        folded.cleared_at,
-        dict(folded.newest),
-        dict(folded.barred),
-        folded.digests[:],
-        dict(folded.conflicts),
-        folded.refused,
-        folded.count,
+    return replace(
+        folded,
+        state=copied(projection, folded.state),
+        seen=dict(folded.seen),
+        newest=dict(folded.newest),
+        barred=dict(folded.barred),
+        digests=folded.digests[:],
+        conflicts=dict(folded.conflicts),
     )
 
 

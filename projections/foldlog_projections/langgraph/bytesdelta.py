@@ -8,6 +8,7 @@ replaced, is two ranges and what is new.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 Piece = bytes | tuple[int, int]
@@ -66,29 +67,27 @@ def _middle(old: bytes, start: int, stop: int, new: bytes) -> list[Piece]:
 
 def _common_start(one: bytes, other: bytes) -> int:
     """How many bytes two strings begin with alike."""
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+    most = min(len(one), len(other))
+    return _longest(most, lambda low, high: one[low:high] == other[low:high])
 
 
 def _common_end(one: bytes, other: bytes, most: int) -> int:
     """How many bytes, up to `most`, two strings end with alike."""
+    first, second = len(one), len(other)
+    return _longest(
+        most,
+        lambda low, high: one[first - high : first - low] == other[second - high : second - low],
+    )
+
+
+def _longest(most: int, are_alike: Callable[[int, int], bool]) -> int:
+    """Up to which byte two strings are alike, given whether they are so between two bytes."""
+    if are_alike(0, most):
+        return most
     low, high = 0, most
-    if one[len(one) - high :] == other[len(other) - high :]:
-        return high
     while high - low > 1:
         middle = (low + high) // 2
-        alike = (
-            one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]
-        )
-        if alike:
+        if are_alike(low, middle):
             low = middle
         else:
             high = middle

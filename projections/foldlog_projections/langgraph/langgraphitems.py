@@ -140,10 +140,7 @@ _REPLACING: Final = {PUT: "item", DELETED: "item", TOUCHED: "touch"}
 
 
 def _apply(items: Items, envelope: Recorded, /) -> Items:
-    fold = _FOLDS.get(envelope.type)
-    if fold is None:
-        raise msgspec.ValidationError(f"{envelope.type} is no record of langgraphitems")
-    fold(items, envelope)
+    _FOLDS[envelope.type](items, envelope)
     return items
 
 
