@@ -11,7 +11,7 @@ import re
 from binascii import a2b_qp
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from foldlog.errors import InvalidId, Misuse
 
@@ -131,25 +131,13 @@ class Namespace:
         keys = map(str, itertools.count())
         return next(key for key in keys if self.subject(family, key).shard == shard)
 
-    def stream(self, shard: int) -> str:
-        """The name of the JetStream stream that holds `shard`."""
-        return f"{PREFIX.upper()}_{self._token}_{shard}"
-
-    def blobs(self) -> str:
-        """The name of the JetStream stream that holds blobs."""
-        return f"{PREFIX.upper()}_{self._token}_blobs"
+    def stream(self, of: int | Literal["blobs", "snapshots", "timers"]) -> str:
+        """The name of the JetStream stream that holds a shard, or what stands beside all shards."""
+        return f"{PREFIX.upper()}_{self._token}_{of}"
 
     def everything(self) -> str:
         """The filter over all shards."""
         return f"{PREFIX}.{self._token}.>"
-
-    def snapshots(self) -> str:
-        """The name of the JetStream stream that holds snapshots."""
-        return f"{PREFIX.upper()}_{self._token}_snapshots"
-
-    def timers(self) -> str:
-        """The name of the JetStream stream that holds timers."""
-        return f"{PREFIX.upper()}_{self._token}_timers"
 
     def timer(self, place: str, key: str = "") -> str:
         """The subject of a timer: `place` is "at" while it is armed, "due" when it is due.

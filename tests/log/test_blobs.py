@@ -23,7 +23,7 @@ BIG = bytes(range(256)) * (40 * CHUNK_BYTES // 256) + b"odd"  # several groups a
 
 def part(log: JetStreamLog, name: str, number: int | str) -> tuple[str, str]:
     """The stream and the subject of one part of a blob."""
-    return log.namespace.blobs(), blob(view(log.blobs), name, number)
+    return log.namespace.stream("blobs"), blob(view(log.blobs), name, number)
 
 
 def view(blobs: Blobs) -> str:

@@ -109,7 +109,7 @@ async def test_a_log_keeps_its_identity_and_another_has_its_own(
 async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
     log: JetStreamLog,
 ) -> None:
-    where, name = log.namespace.subject("updates", "a"), log.namespace.snapshots()
+    where, name = log.namespace.subject("updates", "a"), log.namespace.stream("snapshots")
     store = log.snapshots
     await store.get(where, "updates")
     client = StreamClient(log.connection, name, timeout=5)
@@ -133,7 +133,7 @@ async def test_where_nobody_may_answer_nobody_is_asked_twice(
     async def silent(message: object) -> None:
         """What an account without permission hears: nothing."""
 
-    name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
+    name = f"$JS.API.DIRECT.GET.{log.namespace.stream('snapshots')}"
     subscription = await log.connection._client.subscribe(name, cb=silent)
     for _ in range(3):
         with pytest.raises(LogUnavailable):

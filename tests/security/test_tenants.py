@@ -159,7 +159,7 @@ async def test_subjects_of_the_other_cannot_be_guessed(
         for name in ("live.foldlog.>", *(f"live.{name}" for name in names)):
             await client.subscribe(name, cb=hear)
         await client.flush()
-        log, blobs = mine.log.namespace.stream(0), mine.log.namespace.blobs()
+        log, blobs = mine.log.namespace.stream(0), mine.log.namespace.stream("blobs")
         for stream in (log, blobs):
             for name in names:
                 ask = json.dumps({"last_by_subj": name}).encode()

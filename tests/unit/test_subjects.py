@@ -64,7 +64,7 @@ def test_a_key_stays_on_its_shard(keys: list[str], shards: int) -> None:
 def test_namespaces_share_neither_stream_nor_blobs(one: str, other: str) -> None:
     a, b = Namespace(one), Namespace(other)
     assert (a.stream(0) == b.stream(0)) == (one == other)
-    assert (a.blobs() == b.blobs()) == (one == other)
+    assert (a.stream("blobs") == b.stream("blobs")) == (one == other)
     assert (a.everything() == b.everything()) == (one == other)
 
 

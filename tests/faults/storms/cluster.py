@@ -143,7 +143,7 @@ class _Storm:
     async def _removed(self) -> None:
         """Remove what was judged: servers that start would have to recover it, again and again."""
         namespace = Namespace(self.namespace)
-        for stream in (namespace.stream(0), namespace.snapshots()):
+        for stream in (namespace.stream(0), namespace.stream("snapshots")):
             # What is not removed costs time, and nothing else.
             with contextlib.suppress(nats.errors.Error, OSError):
                 async with await nats.connect(list(self._cluster.urls)) as client:

@@ -229,20 +229,19 @@ class ArchivedLog(Relay):
             return append
         if await self.below.last(append.subject) is not None:
             return append
-        record = await self.last(append.subject)
-        end = 0 if record is None else record.seq
-        if end != append.expect:
+        if (end := await self._end(append.subject)) != append.expect:
             raise AppendConflict(append.subject.name, append.expect, end)
         return msgspec.structs.replace(append, expect=0)
 
     async def _conflict(self, appends: Sequence[Append], found: AppendConflict) -> AppendConflict:
         for each in appends:
             if each.expect is not None and each.subject.name == found.subject:
-                record = await self.last(each.subject)
-                return AppendConflict(
-                    found.subject, each.expect, 0 if record is None else record.seq
-                )
+                return AppendConflict(found.subject, each.expect, await self._end(each.subject))
         return found
+
+    async def _end(self, subject: Subject) -> int:
+        record = await self.last(subject)
+        return 0 if record is None else record.seq
 
     # --- removing ---------------------------------------------------------------------------------
 

@@ -80,10 +80,10 @@ class JetStreamLog:
         self.replicas = replicas
         side = partial(SideStream, connection, replicas=replicas, timeout=timeout)
         everything = namespace.everything()
-        self.side: SideStream = side(namespace.snapshots(), snapshot(everything, "*"))
+        self.side: SideStream = side(namespace.stream("snapshots"), snapshot(everything, "*"))
         self.snapshots: SnapshotStore = SnapshotStore(self.side, namespace, self.identity)
         chunks = side(
-            namespace.blobs(), blob(everything, "*", "*"), discard="new", allow_msg_ttl=True
+            namespace.stream("blobs"), blob(everything, "*", "*"), discard="new", allow_msg_ttl=True
         )
         self.blobs: Blobs = Blobs(chunks, namespace)
         self.timers: Timers = TimerStream(connection, namespace, replicas=replicas, timeout=timeout)

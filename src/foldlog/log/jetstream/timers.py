@@ -37,10 +37,10 @@ class TimerStream:
         self._connection = connection
         self._namespace = namespace
         self._is_made = False
-        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{namespace.timers()}.{_CONSUMER}"
+        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{namespace.stream('timers')}.{_CONSUMER}"
         self._stream = SideStream(
             connection,
-            namespace.timers(),
+            namespace.stream("timers"),
             namespace.every_timer(),
             replicas=replicas,
             timeout=timeout,
