@@ -8,14 +8,13 @@ from foldlog.log.port import Log
 from foldlog.subjects import Namespace
 
 
-class _PassedOn:
-    """A method in which a relay is the log below it."""
+def _passed_on(name: str) -> Any:
+    """A method of a relay that the log below it has under that name."""
 
-    def __set_name__(self, owner: type[Relay], name: str) -> None:
-        self._name = name
+    def call(relay: Relay, *args: Any, **options: Any) -> Any:
+        return getattr(relay.below, name)(*args, **options)
 
-    def __get__(self, relay: Relay | None, owner: type[Relay]) -> Any:
-        return self if relay is None else getattr(relay.below, self._name)
+    return call
 
 
 class Relay:
@@ -35,24 +34,24 @@ class Relay:
     def epoch(self) -> int:
         return self._counts_epochs.epoch
 
-    on_epoch: Any = _PassedOn()
-    known: Any = _PassedOn()
-    append: Any = _PassedOn()
-    restore: Any = _PassedOn()
-    read: Any = _PassedOn()
-    last: Any = _PassedOn()
-    are_absent: Any = _PassedOn()
-    scan: Any = _PassedOn()
-    subjects: Any = _PassedOn()
-    stored: Any = _PassedOn()
-    sequence_at: Any = _PassedOn()
-    heads: Any = _PassedOn()
-    barrier: Any = _PassedOn()
-    follow: Any = _PassedOn()
-    purge: Any = _PassedOn()
-    check: Any = _PassedOn()
-    accept: Any = _PassedOn()
-    info: Any = _PassedOn()
+    on_epoch: Any = _passed_on("on_epoch")
+    known: Any = _passed_on("known")
+    append: Any = _passed_on("append")
+    restore: Any = _passed_on("restore")
+    read: Any = _passed_on("read")
+    last: Any = _passed_on("last")
+    are_absent: Any = _passed_on("are_absent")
+    scan: Any = _passed_on("scan")
+    subjects: Any = _passed_on("subjects")
+    stored: Any = _passed_on("stored")
+    sequence_at: Any = _passed_on("sequence_at")
+    heads: Any = _passed_on("heads")
+    barrier: Any = _passed_on("barrier")
+    follow: Any = _passed_on("follow")
+    purge: Any = _passed_on("purge")
+    check: Any = _passed_on("check")
+    accept: Any = _passed_on("accept")
+    info: Any = _passed_on("info")
 
     async def close(self) -> None:
         """Does nothing: the log below belongs to its maker."""
