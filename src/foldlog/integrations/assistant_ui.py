@@ -26,7 +26,7 @@ except ModuleNotFoundError as _error:
 from foldlog.bounds import Refused
 from foldlog.errors import NotFound
 from foldlog.opening import Store
-from foldlog.streams import deciding
+from foldlog.streams import POLL_SECONDS, deciding
 from foldlog.streams.deciding import Asked
 from foldlog.streams.keeping import PAGE_BYTES, Streams, key_of
 from foldlog.streams.waking import Wakes
@@ -183,9 +183,9 @@ class FoldlogResumableStreamStore:
                                 raise RuntimeError(record.error)
                             return
                     if not found:
-                        ttl = None if stream.opened is None else stream.opened.ttl
+                        ttl = stream.opened and stream.opened.ttl
                         with suppress(TimeoutError):
-                            async with asyncio.timeout(ttl):
+                            async with asyncio.timeout(min(ttl or POLL_SECONDS, POLL_SECONDS)):
                                 await wake.wait()
         finally:
             left.cancel()

@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("foldlog")
 
 
 class Wake(asyncio.Event):
-    """Is set whenever there may be more. `is_over`: never again, so that readers ask anew."""
+    """Is set whenever there may be more. `is_over`: not any more, so that readers ask anew."""
 
     is_over: bool = False
 
@@ -73,13 +73,13 @@ class Wakes:
                     for keys in {_keys_of(item) for item in page.items}:
                         for each in self._waiting.get(keys, ()):
                             each.set()
-        except FoldlogError as error:  # readers meet it themselves
+        except FoldlogError as error:  # readers meet it themselves, or look again in time
             _log.info("following streams ended: %s", error)
         finally:
             if self._task is asyncio.current_task():  # else who waits now has another one
                 self._began.set()
                 for each in chain.from_iterable(self._waiting.values()):
-                    each.end()
+                    each.set()
 
 
 def _keys_of(item: LogItem) -> Keys:
