@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind, fields_of
 from foldlog_projections.items import Items
+
+E = TypeVar("E", bound=msgspec.Struct)
+R = TypeVar("R", bound=msgspec.Struct)
 
 task_of: Final = fields_of("task_id")
 """The task that an envelope's record is about."""
@@ -56,6 +62,26 @@ def last_by(field: str) -> Fold[dict[Any, Recorded]]:
 
     state = dict[str | int | None, Recorded]
     return Fold(dict, apply, state=state, takes="field", replaces=field)
+
+
+def listed(field: str, entry: type[E]) -> Fold[dict[str, E]]:
+    """Return a fold of an index: by a field, the last entry, until another record takes it off."""
+
+    def apply(state: dict[str, E], record: Any, _: Recorded, /) -> dict[str, E]:
+        name = getattr(record, field)
+        if isinstance(record, entry):
+            state[name] = record
+        else:
+            state.pop(name, None)
+        return state
+
+    state: Any = dict[str, entry]  # type: ignore[valid-type]
+    return Fold(dict, apply, state=state, replaces=field, forgets_ids=True)
+
+
+def off_list(gone: Callable[[str], R]) -> Callable[[tuple[str, ...], Any], list[R]]:
+    """Return what takes the view of these keys off such an index, where its last key names it."""
+    return lambda keys, entries: [gone(keys[-1])] if keys[-1] in entries else []
 
 
 RECORDS: Final = "records"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Kind
 from foldlog.words import Shown
+from foldlog_projections.folds import listed, off_list
 
 LISTED: Final = "agent_task.listed"
 UNLISTED: Final = "agent_task.unlisted"
@@ -48,19 +48,11 @@ def matching(
     ]
 
 
-def _list(state: dict[str, Listed], record: Listed | Unlisted, _: Recorded) -> dict[str, Listed]:
-    if isinstance(record, Listed):
-        state[record.task_id] = record
-    else:
-        state.pop(record.task_id, None)
-    return state
-
-
 kind: Final = Kind(
     "a2alist",
     keys=("store", "owner"),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(dict, _list, state=dict[str, Listed], forgets_ids=True),
+    fold=listed("task_id", Listed),
     shown=Shown(
         {LISTED: "agent task {task_id} listed", UNLISTED: "agent task {task_id} no longer listed"},
         group="lists",
@@ -68,7 +60,5 @@ kind: Final = Kind(
 )
 
 
-def off(keys: tuple[str, ...], listed: Mapping[str, Listed]) -> list[Unlisted]:
-    """What takes a task off the list."""
-    _, task_id = keys
-    return [Unlisted(task_id)] if task_id in listed else []
+off: Final = off_list(Unlisted)
+"""What takes a task off the list."""

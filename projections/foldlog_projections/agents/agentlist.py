@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind, Listing
+from foldlog.kind import Kind, Listing
 from foldlog.words import Shown
+from foldlog_projections.folds import listed, off_list
 
 LISTED: Final = "agent.listed"
 UNLISTED: Final = "agent.unlisted"
@@ -27,32 +26,20 @@ class Unlisted(msgspec.Struct, frozen=True):
     scope: str
 
 
-def _list(state: dict[str, bool], record: Listed | Unlisted, _: Recorded) -> dict[str, bool]:
-    if isinstance(record, Listed):
-        state[record.scope] = True
-    else:
-        state.pop(record.scope, None)
-    return state
-
-
 kind: Final = Kind(
     "agentlist",
     keys=("runtime",),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(dict, _list, state=dict[str, bool], replaces="scope", forgets_ids=True),
+    version=2,
+    fold=listed("scope", Listed),
     shown=Shown(
         {LISTED: "agent {scope} listed", UNLISTED: "agent {scope} no longer listed"}, group="lists"
     ),
 )
 
 
-def _off(keys: tuple[str, ...], listed: Mapping[str, bool]) -> list[Unlisted]:
-    _, scope = keys
-    return [Unlisted(scope)] if scope in listed else []
-
-
 def _runtime(keys: tuple[str, ...], _: Any) -> tuple[str, ...]:
     return keys[:1]
 
 
-listing: Final = Listing(kind, _off, _runtime)
+listing: Final = Listing(kind, off_list(Unlisted), _runtime)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind, Listing
+from foldlog.kind import Kind, Listing
 from foldlog.words import Shown
+from foldlog_projections.folds import listed, off_list
 
 LISTED: Final = "state.listed"
 UNLISTED: Final = "state.unlisted"
@@ -31,19 +30,11 @@ class Unlisted(msgspec.Struct, frozen=True):
     state_id: str
 
 
-def _list(state: dict[str, Listed], record: Listed | Unlisted, _: Recorded) -> dict[str, Listed]:
-    if isinstance(record, Listed):
-        state[record.state_id] = record
-    else:
-        state.pop(record.state_id, None)
-    return state
-
-
 kind: Final = Kind(
     "statelist",
     keys=("shard",),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(dict, _list, state=dict[str, Listed], replaces="state_id", forgets_ids=True),
+    fold=listed("state_id", Listed),
     shown=Shown(
         {LISTED: "execution {state_id} listed", UNLISTED: "execution {state_id} no longer listed"},
         group="lists",
@@ -51,9 +42,4 @@ kind: Final = Kind(
 )
 
 
-def _off(keys: tuple[str, ...], listed: Mapping[str, Listed]) -> list[Unlisted]:
-    [state_id] = keys
-    return [Unlisted(state_id)] if state_id in listed else []
-
-
-listing: Final = Listing(kind, _off)
+listing: Final = Listing(kind, off_list(Unlisted))
