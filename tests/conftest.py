@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,16 +38,42 @@ if find_spec("hypothesis") is not None:
 OpenStore = Callable[..., Awaitable[foldlog.Store]]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The garbage collector leaves the tests alone, all of which each process collects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """What was collected goes with the process; extensions complain of what does not."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def tasks_are_watched(request: pytest.FixtureRequest) -> None:
     """A test that awaits leaves no task behind; the others are spared the event loop."""
     if pytest_asyncio.is_async_test(request.node):
-        request.getfixturevalue("no_leaked_tasks")
+        marks = request.node.iter_markers("asyncio")
+        shared = any(mark.kwargs.get("loop_scope") == "session" for mark in marks)
+        request.getfixturevalue("none_in_the_shared_loop" if shared else "no_leaked_tasks")
 
 
 @pytest.fixture
 async def no_leaked_tasks() -> AsyncIterator[None]:
     """No asyncio task outlives the test that caused it."""
+    async with leaving_no_task():
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def none_in_the_shared_loop() -> AsyncIterator[None]:
+    """The same where tests share an event loop. What their fixtures run is older than the test."""
     async with leaving_no_task():
         yield
 

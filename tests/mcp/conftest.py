@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 import foldlog
 from foldlog.importer import demo_transcript
@@ -37,9 +38,9 @@ def log(embedded_path: Path) -> Cli:
     return log
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def ask(log: Cli) -> AsyncIterator[Client]:
-    """A client of a server on that log. A task has it: it ends where it began."""
+    """A client of a server on that log, for all tests. A task has it: it ends where it began."""
     from tests.mcp.support import asking
 
     begun: asyncio.Queue[Client | None] = asyncio.Queue()

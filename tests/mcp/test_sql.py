@@ -7,6 +7,7 @@ import pytest
 from tests.mcp.support import Client
 
 pytest.importorskip("duckdb")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_sql_only_reads_and_says_what_is_left_out(ask: Client) -> None:

@@ -16,6 +16,8 @@ from foldlog.mcp.tools import Tools
 from tests.cli.support import Cli
 from tests.mcp.support import LARGE, UPDATES, Answer, Client, update
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 CONVERSATIONS = {
     *("allotment-watering-0", "bike-repair-0", "canteen-menu-0", "library-renewal-0"),
     *("night-shift-0", "telescope-night-1"),

@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 
 import foldlog
-from tests.conftest import leaving_no_task
 from tests.support.browser import MISSING, chromium
 
 if TYPE_CHECKING:
@@ -32,13 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def no_leaked_tasks() -> AsyncIterator[None]:
-    """No asyncio task outlives the test that caused it; the browser's are older than the test."""
-    async with leaving_no_task():
-        yield
 
 
 @pytest_asyncio.fixture(loop_scope="session")
