@@ -21,12 +21,10 @@ from tests.cli.support import Cli
 from tests.support.build import task, update
 
 SOME = settings(
-    max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-MANY = settings(SOME, max_examples=300)
+MANY = settings(SOME, max_examples=4 * SOME.max_examples)
 FEW = settings(SOME, max_examples=15)
 
 ODD = st.sampled_from(
@@ -153,19 +151,24 @@ WORDS = st.lists(
 ).map(" ".join)
 
 
-@FEW
-@given(WORDS | st.text(max_size=30), st.lists(VALUE, max_size=2))
-def test_a_query_is_answered_or_refused(query: str, parameters: list[Any]) -> None:
-    async def ask() -> None:
-        async with foldlog.memory_store() as store:
-            await store.save_update(update("u"))
+def test_a_query_is_answered_or_refused() -> None:
+    with asyncio.Runner() as runner:
+        store = foldlog.memory_store()
+        runner.run(store.save_update(update("u")))
+
+        @FEW
+        @given(WORDS | st.text(max_size=30), st.lists(VALUE, max_size=2))
+        def ask(query: str, parameters: list[Any]) -> None:
             try:
-                await store.sql(query, parameters, timeout=20)
+                runner.run(store.sql(query, parameters, timeout=20))
             except FoldlogError:
                 pass
-            assert (await store.sql("select count(*) from updates")).rows == [(1,)]
+            assert runner.run(store.sql("select count(*) from updates")).rows == [(1,)]
 
-    asyncio.run(ask())
+        try:
+            ask()
+        finally:
+            runner.run(store.close())
 
 
 OPTIONS = ("--json", "--at", "--limit", "--yes", "--session", "--task")
