@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -11,6 +12,8 @@ import pytest
 
 import foldlog
 from foldlog.streams.feeds import offset_of, parsed
+from foldlog.streams.keeping import Look, Source, Streams
+from foldlog.streams.waking import Wakes
 from tests.streams.conftest import served
 from tests.support.build import update
 from tests.support.stores import Backend
@@ -94,6 +97,47 @@ async def test_a_session_is_read_by_kind(store: foldlog.Store, client: httpx.Asy
     assert {each["view"][0] for each in every} == {"tasks", "updates"}
     assert {each["view"][0] for each in some.json()} == {"tasks"}
     assert some.headers[OFFSET] == (await client.get("/feeds/sessions/trip")).headers[OFFSET]
+
+
+async def test_who_waits_for_a_kind_gets_that_kind(
+    store: foldlog.Store, client: httpx.AsyncClient
+) -> None:
+    """Readers at one place of a feed share what is read, as far as they asked for the same."""
+    await _save(store, "one")
+    offset = (await client.get("/feeds/sessions/trip")).headers[OFFSET]
+    at = [("offset", offset), ("live", "long-poll")]
+    updates, tasks = (
+        [
+            asyncio.create_task(client.get("/feeds/sessions/trip", params=[*at, ("kind", kind)]))
+            for _ in range(3)
+        ]
+        for kind in ("updates", "tasks")
+    )
+    while len(_named("foldlog reader leaves")) < 6 or _named("foldlog look"):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await _save(store, "two")
+    assert [texts(await each) for each in updates] == [["two"]] * 3
+    async with await store.session("trip") as session:
+        await session.spawn_task("look")
+    found = [(await each).json() for each in tasks]
+    assert [[record["view"][0] for record in each] for each in found] == [["tasks"]] * 3
+
+
+async def test_what_waits_for_the_same_is_read_once(store: foldlog.Store) -> None:
+    looked = list[str | None]()
+
+    async def look(after: str | None) -> Look:
+        looked.append(after)
+        return Look([], "1", is_whole=True, is_closed=False)
+
+    listening = partial(Wakes(store, ()).listening, ("trip",))
+    streams, source = Streams(store), Source("", "", look, listening)
+    names, offsets = (("feed",), ("feed", "tasks")), ("0", "1", None)
+    every = [(name, source, after) for name in names for after in offsets]
+    await asyncio.gather(*(streams.look_together(*each) for each in every * 5))
+    assert looked == list(offsets) * 2
+    await streams.look_together(*every[0])
+    assert len(looked) == 7
 
 
 async def test_what_a_run_says_ends_with_it(

@@ -19,7 +19,7 @@ from foldlog.opening import Store
 from foldlog.store.primitives import Item
 from foldlog.streams import deciding
 from foldlog.streams.deciding import Asked, Outcome
-from foldlog.streams.waking import Wake
+from foldlog.streams.waking import Keys, Wake
 from foldlog_projections.streams import (
     Appended,
     Gone,
@@ -74,7 +74,7 @@ class Streams:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._asking: dict[str, Batch] = {}
-        self._looking: dict[tuple[str, str | None], asyncio.Task[Look]] = {}
+        self._looking: dict[tuple[Keys, str | None], asyncio.Task[Look]] = {}
         self._tasks = set[asyncio.Task[Any]]()
 
     async def state(self, path: str) -> Stream:
@@ -134,16 +134,16 @@ class Streams:
         is_whole = end >= stream.tail
         return Look([each.body for each in found], end, is_whole, is_whole and stream.is_closed)
 
-    async def look_together(self, path: str, after: str | None) -> Look:
-        """As `look`, once for all who ask for the same before it begins."""
+    async def look_together(self, name: Keys, source: Source, after: str | None) -> Look:
+        """Look at what has a name, once for all who ask for the same before it begins."""
 
         async def look() -> Look:
-            del self._looking[path, after]
-            return await self.look(path, after)
+            del self._looking[name, after]
+            return await source.look(after)
 
-        looking = self._looking.get((path, after))
+        looking = self._looking.get((name, after))
         if looking is None:
-            looking = self._looking[path, after] = asyncio.create_task(look(), name="foldlog look")
+            looking = self._looking[name, after] = asyncio.create_task(look(), name="foldlog look")
             self._own(looking)
         return await asyncio.shield(looking)
 

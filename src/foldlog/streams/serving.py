@@ -184,19 +184,20 @@ class Served:
 
     async def _get(self, request: Request, path: str) -> Response:
         asked = asking.reading(request.scope["query_string"])
+        kinds = request.query_params.getlist("kind")
         if path.startswith(f"{FEEDS}/"):
-            source = self._feeds.at(path, request.query_params.getlist("kind"))
+            source = self._feeds.at(path, kinds)
         else:
             stream = await self._streams.state(path)
             opened = deciding.there(stream)
             await self._streams.touch(path, stream)
-            look = partial(self._streams.look, path, stream=stream)
-            if asked.live:
-                look = partial(self._streams.look_together, path)
+            look = partial(self._streams.look, path, stream=None if asked.live else stream)
             listening = partial(self._wakes.listening, key_of(path).keys)
             source = Source(stream.id, opened.content_type, look, listening)
         if not asked.live:
             return self._answer(request, source, asked, await source.look(asked.after))
+        together = partial(self._streams.look_together, (path, *kinds), source)
+        source = source._replace(look=together)
         if self._readers >= self.max_readers:
             raise Refused(503, "as many read as may", retry_after=str(RETRY_SECONDS))
         if asked.live == "sse":
