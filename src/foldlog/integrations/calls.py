@@ -165,6 +165,11 @@ class AgentSteps:
         given = {"kind": "tool", "tool": tool, "arguments": arguments}
         return await self.do(agent, f"{tool} {id}", do, **given, **options)
 
+    async def approved(self, agent: str, tool: str, id: Any, arguments: Any) -> Any:
+        """Return what a person says of a call that waits."""
+        question = {"tool": tool, "arguments": arguments}
+        return await self.run.ask(self.named(agent, f"approve {tool} {id}"), question)
+
 
 async def heard(
     step: Callable[[Callable[[Any], None]], Awaitable[Any]],

@@ -69,6 +69,16 @@ def read_as(
         raise error(what, f"{type(fault).__name__}: {fault}") from fault
 
 
+def items_of(given: Any, kind: type, name: str, what: str) -> list[Any]:
+    """Return the items of a list. Raises PayloadError: it is none, or one is of another kind."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise PayloadError(name, f"{shown(given)} is no list of {name}")
+    for n, each in enumerate(given):
+        if not isinstance(each, kind):
+            raise PayloadError(f"{name}[{n}]", f"{shown(each)} is no {what}")
+    return list(given)
+
+
 def said_in(session_id: str, messages: Sequence[Message], format: str) -> list[Message]:
     """Return the messages that still are mappings: of others `redact=` has left nothing.
 

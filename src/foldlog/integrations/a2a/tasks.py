@@ -275,12 +275,10 @@ def _choose(listed: Mapping[str, Listed], params: Any, size: int) -> tuple[int, 
         since=_nanoseconds(params, "status_timestamp_after"),
     )
     total, token = len(found), params.page_token
-    if token and (cursor := paging.decode_list_tasks_cursor(token)) is not None:
-        found = [each for each in found if each.place < cursor.sort_key()]
-    elif token:  # of an older SDK: it names the first task of the page
-        if (first := listed.get(paging.decode_page_token(token))) is None:
+    if token:
+        if (cursor := paging.decode_list_tasks_cursor(token)) is None:
             raise errors.InvalidParamsError(f"Invalid page token: {token}")
-        found = [each for each in found if each.place <= first.place]
+        found = [each for each in found if each.place < cursor.sort_key()]
     return total, heapq.nlargest(size + 1, found, key=lambda each: each.place)
 
 

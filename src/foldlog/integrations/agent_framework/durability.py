@@ -103,7 +103,10 @@ def agent_in(
             asked = response.user_input_requests
             if not asks or not asked or any(each.type != _APPROVAL for each in asked):
                 return response
-            answers = await all_answers(_approval(steps, name, each) for each in asked)
+            answers = await all_answers(
+                steps.approved(name, c.name, c.call_id, to_jsonable_python(c.parse_arguments()))
+                for c in (each.function_call for each in asked)
+            )
             said = [
                 each.to_function_approval_response(answer is True)
                 for each, answer in zip(asked, answers, strict=True)
@@ -223,11 +226,3 @@ def _tool_calls(steps: AgentSteps, agent: str) -> Any:
 
 def _recordable(result: Any) -> Any:
     return [to_jsonable_python(each.to_dict()) for each in FunctionTool.parse_result(result)]
-
-
-async def _approval(steps: AgentSteps, agent: str, request: Any) -> Any:
-    """What a person says of a call that waits."""
-    call = request.function_call
-    question = {"tool": call.name, "arguments": to_jsonable_python(call.parse_arguments())}
-    what = f"approve {call.name} {call.call_id}"
-    return await steps.run.ask(steps.named(agent, what), question)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 import agent_framework._sessions as sessions
 from agent_framework import HistoryProvider, Message
 
-from foldlog.errors import PayloadError, shown
+from foldlog.errors import shown
 from foldlog.integrations.access import AnyStore, access_to
-from foldlog.integrations.objects import read_as, said_in
+from foldlog.integrations.objects import items_of, read_as, said_in
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections import messages as conversations
@@ -86,10 +86,7 @@ class FoldlogHistoryProvider(HistoryProvider):
             AppendUnknown: they may have been added; adding again is safe.
         """
         session = checked_id(session_id or "", "session_id")
-        new = list(messages)
-        for index, each in enumerate(new):
-            if not isinstance(each, Message):
-                raise PayloadError(f"messages[{index}]", f"{shown(each)} is no Message")
+        new = items_of(messages, Message, "messages", "Message")
 
         def choose(found: conversations.Conversations) -> list[conversations.Message]:
             return found[self._conversation].latest(len(new))  # more makes no difference

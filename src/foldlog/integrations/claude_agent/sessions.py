@@ -16,7 +16,7 @@ from foldlog import kinds
 from foldlog.envelope import Recorded
 from foldlog.errors import InvalidId, PayloadError, shown
 from foldlog.integrations.access import AnyStore, OnStore, access_to
-from foldlog.integrations.objects import Unreadable, read_as
+from foldlog.integrations.objects import Unreadable, items_of, read_as
 from foldlog.kind import Fold, Kind
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
@@ -179,12 +179,8 @@ def _conversation_of(key: Mapping[str, Any]) -> str:
 
 
 def _messages(entries: Sequence[Any]) -> list[Message]:
-    if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise PayloadError("entries", f"{shown(entries)} is no list of entries")
     messages = []
-    for n, entry in enumerate(entries):
-        if not isinstance(entry, Mapping):
-            raise PayloadError(f"entries[{n}]", f"{shown(entry)} is no entry")
+    for n, entry in enumerate(items_of(entries, Mapping, "entries", "entry")):
         uuid, said = entry.get("uuid"), entry.get("message")
         role = said.get("role") if isinstance(said, Mapping) else None
         id = str(uuid4()) if uuid is None else checked_id(uuid, f"entries[{n}].uuid")

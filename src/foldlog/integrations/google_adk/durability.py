@@ -12,7 +12,6 @@ The contract is `BaseLlm.generate_content_async` and `BaseTool.run_async` of `go
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from itertools import count
 from typing import Any, Final
@@ -23,7 +22,7 @@ from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.tools import BaseTool, FunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
 
-from foldlog.integrations.calls import SideBySide, checked_options
+from foldlog.integrations.calls import AgentSteps, checked_options
 from foldlog.runs import Run
 
 _KEY: Final = "foldlog"
@@ -49,94 +48,82 @@ def agent_in(run: Run, agent: BaseAgent) -> BaseAgent:
         run: an open run, of `store.run` or a worker. The copy lasts as long as it.
         agent: it stays as it is. Two agents of one name cannot run side by side.
     """
-    return _copied(agent, _Steps(run))
+    return _copied(agent, AgentSteps(run))
 
 
-def _copied(agent: BaseAgent, steps: _Steps) -> BaseAgent:
+def _copied(agent: BaseAgent, steps: AgentSteps) -> BaseAgent:
     below = [_copied(each, steps) for each in agent.sub_agents]
     update: dict[str, Any] = {"sub_agents": below} if below else {}
     if isinstance(agent, LlmAgent):
-        update["model"] = steps.model(agent.name, agent.canonical_model)
-        update["tools"] = [steps.tool(agent.name, each) for each in agent.tools]
+        update["model"] = _model(steps, agent.name, agent.canonical_model)
+        update["tools"] = [_tool(steps, agent.name, each) for each in agent.tools]
     return agent.clone(update=update)
 
 
-class _Steps:
-    """Does what agents do as steps of a run, which it names the same in every execution."""
+def _model(steps: AgentSteps, agent: str, model: BaseLlm) -> BaseLlm:
+    """A copy of the model, whose calls are steps."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._beside = SideBySide()
-        self._calls = Counter[str]()
+    async def generate(
+        request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        async def call() -> list[dict[str, Any]]:
+            given = [each async for each in model.generate_content_async(request, stream)]
+            number = steps.run.within.rpartition(" ")[2]
+            ids = (f"{_PREFIX}{agent}-{number}-{n}" for n in count(1))
+            return [_recorded(steps.run, each, ids) for each in given if not each.partial]
 
-    def model(self, agent: str, model: BaseLlm) -> BaseLlm:
-        """A copy of the model, whose calls are steps."""
+        for each in await steps.model(agent, call):
+            yield LlmResponse.model_validate(each)
 
-        async def generate(
-            request: LlmRequest, stream: bool = False
-        ) -> AsyncGenerator[LlmResponse, None]:
-            self._calls[agent] += 1
-            number = self._calls[agent]
-            step = f"{agent}: model {number}"
+    return _with(model, "generate_content_async", generate)
 
-            async def call() -> list[dict[str, Any]]:
-                given = [each async for each in model.generate_content_async(request, stream)]
-                ids = (f"{_PREFIX}{agent}-{number}-{n}" for n in count(1))
-                return [self._recorded(each, ids) for each in given if not each.partial]
 
-            found = await self._run.step(step, call, kind="model", repeatable=True)
-            for each in found:
-                yield LlmResponse.model_validate(each)
+def _tool(steps: AgentSteps, agent: str, tool: Any) -> Any:
+    """A copy of a tool or of a set of tools, whose calls are steps."""
+    if isinstance(tool, BaseToolset):
+        get_tools = tool.get_tools
 
-        return _with(model, "generate_content_async", generate)
+        async def found(*args: Any, **kwargs: Any) -> list[Any]:
+            return [_tool(steps, agent, each) for each in await get_tools(*args, **kwargs)]
 
-    def tool(self, agent: str, tool: Any) -> Any:
-        """A copy of a tool or of a set of tools, whose calls are steps."""
-        if isinstance(tool, BaseToolset):
-            get_tools = tool.get_tools
+        return _with(tool, "get_tools", found)
+    it: BaseTool = tool if isinstance(tool, BaseTool) else FunctionTool(tool)
+    options = (it.custom_metadata or {}).get(_KEY, {})
+    if options is False:
+        return it
+    checked_options(options, f"tool {it.name!r:.80} has metadata")
 
-            async def found(*args: Any, **kwargs: Any) -> list[Any]:
-                return [self.tool(agent, each) for each in await get_tools(*args, **kwargs)]
+    async def run_async(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        async def call(tool: str, arguments: Any) -> dict[str, Any]:
+            result = await it.run_async(args=arguments, tool_context=tool_context)
+            actions = tool_context.actions.model_dump(mode="json", exclude_none=True)
+            return {"result": result, "actions": actions}
 
-            return _with(tool, "get_tools", found)
-        it: BaseTool = tool if isinstance(tool, BaseTool) else FunctionTool(tool)
-        options = (it.custom_metadata or {}).get(_KEY, {})
-        if options is False:
-            return it
-        checked_options(options, f"tool {it.name!r:.80} has metadata")
+        what, given = f"{it.name} {tool_context.function_call_id}", {"tool": it.name}
+        done = await steps.do(agent, what, call, arguments=args, kind="tool", **given, **options)
+        if not isinstance(done, dict) or done.keys() != {"result", "actions"}:
+            return done  # as a person has confirmed it
+        actions = EventActions.model_validate(done["actions"])
+        for name in actions.model_fields_set:
+            setattr(tool_context.actions, name, getattr(actions, name))
+        return done["result"]
 
-        async def run_async(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-            async def call(tool: str, arguments: Any) -> dict[str, Any]:
-                result = await it.run_async(args=arguments, tool_context=tool_context)
-                actions = tool_context.actions.model_dump(mode="json", exclude_none=True)
-                return {"result": result, "actions": actions}
+    return _with(it, "run_async", run_async)
 
-            step = f"{agent}: {it.name} {tool_context.function_call_id}"
-            done = await self._beside.done(
-                self._run.step(step, call, it.name, args, kind="tool", **options)
-            )
-            if not isinstance(done, dict) or done.keys() != {"result", "actions"}:
-                return done  # as a person has confirmed it
-            actions = EventActions.model_validate(done["actions"])
-            for name in actions.model_fields_set:
-                setattr(tool_context.actions, name, getattr(actions, name))
-            return done["result"]
 
-        return _with(it, "run_async", run_async)
-
-    def _recorded(self, response: LlmResponse, ids: Iterator[str]) -> dict[str, Any]:
-        """A response as JSON, with its cost on record, and ids for its calls that have none."""
-        for part in (response.content and response.content.parts) or ():
-            if part.function_call and not part.function_call.id:
-                part.function_call.id = next(ids)
-        if (used := response.usage_metadata) is not None:
-            self._run.usage(
-                model=response.model_version or "",
-                input_tokens=used.prompt_token_count or 0,
-                output_tokens=used.candidates_token_count or 0,
-            )
-        dumped: dict[str, Any] = response.model_dump(mode="json", exclude_none=True)
-        return dumped
+def _recorded(run: Run, response: LlmResponse, ids: Iterator[str]) -> dict[str, Any]:
+    """A response as JSON, with its cost on record, and ids for its calls that have none."""
+    for part in (response.content and response.content.parts) or ():
+        if part.function_call and not part.function_call.id:
+            part.function_call.id = next(ids)
+    if (used := response.usage_metadata) is not None:
+        run.usage(
+            model=response.model_version or "",
+            input_tokens=used.prompt_token_count or 0,
+            output_tokens=used.candidates_token_count or 0,
+        )
+    dumped: dict[str, Any] = response.model_dump(mode="json", exclude_none=True)
+    return dumped
 
 
 def _with(thing: Any, name: str, function: Callable[..., Any]) -> Any:

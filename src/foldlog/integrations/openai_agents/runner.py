@@ -283,12 +283,9 @@ class FoldlogRunner:
 
     async def _approval(self, item: ToolApprovalItem) -> Any:
         """What a person says of a call that waits."""
-        name, raw = item.name, item.raw_item
+        raw, given = item.raw_item, _read(item.arguments or "")
         id = raw.get("call_id") if isinstance(raw, dict) else getattr(raw, "call_id", "")
-        question = {"tool": name, "arguments": _read(item.arguments or "")}
-        return await self._run.ask(
-            self._steps.named(item.agent.name, f"approve {name} {id}"), question
-        )
+        return await self._steps.approved(item.agent.name, str(item.name), id, given)
 
 
 def _read(arguments: str) -> Any:

@@ -12,7 +12,7 @@ from agents import RunState
 from foldlog import kinds
 from foldlog.errors import AppendConflict, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
-from foldlog.integrations.objects import read_as, said_in
+from foldlog.integrations.objects import items_of, read_as, said_in
 from foldlog.models import WaitingKind
 from foldlog.opening import Store
 from foldlog.store.waiting import text_in
@@ -246,14 +246,10 @@ class _Snapshot(NamedTuple):
 
 def _drafted(items: list[Any]) -> list[Message]:
     """Items as messages. Each has an id of its own: equal items may follow each other."""
-    if not isinstance(items, list | tuple):
-        raise PayloadError("items", f"{shown(items)} is no list of items")
-    return [_message(f"items[{index}]", item) for index, item in enumerate(items)]
+    return [_message(each) for each in items_of(items, Mapping, "items", "mapping")]
 
 
-def _message(path: str, item: Any) -> Message:
-    if not isinstance(item, Mapping):
-        raise PayloadError(path, f"{shown(item)} is no mapping")
+def _message(item: Mapping[str, Any]) -> Message:
     role = item.get("role")
     if not isinstance(role, str):
         role = "tool" if str(item.get("type")).endswith("_output") else "assistant"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from weakref import finalize
 
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.integrations.penguiflow.artifacts import PenguiFlowArtifactStore
-from foldlog.integrations.penguiflow.classes import installed
+from foldlog.integrations.penguiflow.classes import Pair, installed
 from foldlog.integrations.penguiflow.degrading import (
     at_once,
     flushing,
@@ -25,6 +25,8 @@ from foldlog.integrations.penguiflow.worker import Worker
 from foldlog.models import ArtifactRetentionConfig, Trajectory
 from foldlog.opening import Store, connect
 from foldlog.store.core import core_of
+
+T = TypeVar("T")
 
 
 class PenguiFlowStateStore:
@@ -93,8 +95,7 @@ class PenguiFlowStateStore:
     @or_empty
     async def load_history(self, trace_id: str) -> list[Any]:
         """Return a trace's `StoredEvent`s in ascending `ts`."""
-        events = await self._reach.read(lambda store: store.load_history(trace_id))
-        return [installed().event.to_theirs(event) for event in events]
+        return await self._theirs(installed().event, lambda store: store.load_history(trace_id))
 
     # --- remote bindings -------------------------------------------------------------------------
 
@@ -129,10 +130,8 @@ class PenguiFlowStateStore:
     @or_empty
     async def list_bindings(self, *, router_session_id: str) -> list[Any]:
         """Return the `RemoteBinding`s that a router session made."""
-        found = await self._reach.read(
-            lambda store: store.list_bindings(router_session_id=router_session_id)
-        )
-        return [installed().binding.to_theirs(binding) for binding in found]
+        id, wanted = router_session_id, installed().binding
+        return await self._theirs(wanted, lambda store: store.list_bindings(router_session_id=id))
 
     @saving
     def mark_binding_terminal(
@@ -183,8 +182,7 @@ class PenguiFlowStateStore:
     @or_empty
     async def list_tasks(self, session_id: str) -> list[Any]:
         """Return a session's `TaskState`s in the order of their first save."""
-        tasks = await self._reach.read(lambda store: store.list_tasks(session_id))
-        return [installed().task.to_theirs(task) for task in tasks]
+        return await self._theirs(installed().task, lambda store: store.list_tasks(session_id))
 
     @saving
     def save_update(self, update: Any) -> Call[None]:
@@ -202,12 +200,8 @@ class PenguiFlowStateStore:
         limit: int = 500,
     ) -> list[Any]:
         """Return a page of `StateUpdate`s, ascending."""
-        updates = await self._reach.read(
-            lambda store: store.list_updates(
-                session_id, task_id=task_id, since_id=since_id, limit=limit
-            )
-        )
-        return [installed().update.to_theirs(update) for update in updates]
+        page: Any = {"task_id": task_id, "since_id": since_id, "limit": limit}
+        return await self._theirs(installed().update, lambda s: s.list_updates(session_id, **page))
 
     save_task_update = save_update
     list_task_updates = list_updates
@@ -228,12 +222,9 @@ class PenguiFlowStateStore:
         limit: int = 500,
     ) -> list[Any]:
         """Return a page of `SteeringEvent`s, ascending."""
-        events = await self._reach.read(
-            lambda store: store.list_steering(
-                session_id, task_id=task_id, since_id=since_id, limit=limit
-            )
-        )
-        return [installed().steering.to_theirs(event) for event in events]
+        page: Any = {"task_id": task_id, "since_id": since_id, "limit": limit}
+        wanted = installed().steering
+        return await self._theirs(wanted, lambda s: s.list_steering(session_id, **page))
 
     # --- trajectories and planner events ---------------------------------------------------------
 
@@ -262,12 +253,16 @@ class PenguiFlowStateStore:
     @or_empty
     async def list_planner_events(self, trace_id: str) -> list[Any]:
         """Return a trace's `PlannerEvent`s in the order in which they were saved."""
-        events = await self._reach.read(lambda store: store.list_planner_events(trace_id))
-        return [installed().planner_event.to_theirs(event) for event in events]
+        wanted = installed().planner_event
+        return await self._theirs(wanted, lambda store: store.list_planner_events(trace_id))
 
     get_events = list_planner_events
 
     # --- the rest --------------------------------------------------------------------------------
+
+    async def _theirs(self, pair: Pair[T], call: Call[list[T]]) -> list[Any]:
+        """What a call returns, as PenguiFlow's."""
+        return [pair.to_theirs(each) for each in await self._reach.read(call)]
 
     @at_once
     def clear_session(self, session_id: str) -> Call[None]:

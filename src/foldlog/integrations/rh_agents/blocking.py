@@ -70,12 +70,8 @@ class SyncArtifactBackend(_Sync[ArtifactBackend]):
         **options: Any,
     ) -> None:
         found = None if codec is None else checked(codec)
-
-        def find(store: Store) -> ArtifactBackend:
-            artifacts = ArtifactBackend(store)
-            return artifacts if found is None else artifacts.with_codec(found)
-
-        super().__init__(connect(url, path=path, namespace=namespace, **options), find)
+        connecting = connect(url, path=path, namespace=namespace, **options)
+        super().__init__(connecting, lambda store: ArtifactBackend(store, found))
 
     save_artifact: Final = _blocking(ArtifactBackend.save_artifact)
     load_artifact: Final = _blocking(ArtifactBackend.load_artifact)
@@ -110,11 +106,8 @@ class SyncStateBackend(_Sync[StateBackend]):
         migrations: Migrations | None = None,
         **options: Any,
     ) -> None:
-        def find(store: Store) -> StateBackend:
-            states = StateBackend(store)
-            return states if migrations is None else states.with_migrations(migrations)
-
-        super().__init__(connect(url, path=path, namespace=namespace, **options), find)
+        connecting = connect(url, path=path, namespace=namespace, **options)
+        super().__init__(connecting, lambda store: StateBackend(store, migrations=migrations))
 
     save_state: Final = _blocking(StateBackend.save_state)
     load_state: Final = _blocking(StateBackend.load_state)
