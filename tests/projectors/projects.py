@@ -43,7 +43,7 @@ def die_in(commit: int) -> None:
 
 
 async def main(path: str, namespace: str, to: str, commit: str) -> None:
-    projecting._LEASE = 0.5
+    projecting._SILENCE = 0.5
     die_in(int(commit))
     async with foldlog.connect(path=path, namespace=namespace) as store:
         running = foldlog.Projecting(store, ALL, to=to)

@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import json
 import operator
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -44,8 +43,7 @@ class Pool(Protocol):
 
 _TABLES: Final = (
     "create table if not exists foldlog_projectors (name varchar(200), version integer, "
-    "position text not null, holder text not null, until double precision not null, "
-    "is_shown integer not null, primary key (name, version))",
+    "position text not null, is_shown integer not null, primary key (name, version))",
     "create table if not exists foldlog_parked (name text, version integer, position text, "
     "kind text, keys text, id text, error text)",
 )
@@ -83,11 +81,9 @@ _DUCKDB: Final = Dialect("?", {**_TYPES, "bytes": "blob", "json": "json"}, "begi
 
 
 class Held(NamedTuple):
-    """How far a projector has come: "" before its first record; and who writes, until when."""
+    """How far a projector has come: "" before its first record; and whether it is shown."""
 
     position: str
-    holder: str
-    until: float
     is_shown: bool
 
 
@@ -190,7 +186,7 @@ class Database:
         for sql in (*_TABLES, *projector.made_by(self._dialect.types)):
             self.execute(sql)
         self.execute(
-            "insert into foldlog_projectors values (?, ?, '', '', 0, 0) on conflict do nothing",
+            "insert into foldlog_projectors values (?, ?, '', 0) on conflict do nothing",
             (projector.name, projector.version),
         )
 
@@ -202,19 +198,17 @@ class Database:
     def held(self, projector: Projector) -> Held:
         """How far it has come, locked until the transaction ends; on the thread only."""
         sql = (
-            "select position, holder, until, is_shown from foldlog_projectors "
+            "select position, is_shown from foldlog_projectors "
             f"where name = ? and version = ?{self._dialect.lock}"
         )
         [row] = self.execute(sql, (projector.name, projector.version)).fetchall()
-        position, holder, until, is_shown = row
-        return Held(position, holder, until, bool(is_shown))
+        return Held(row[0], bool(row[1]))
 
-    def hold(self, projector: Projector, position: str, holder: str, lease: float) -> None:
-        """Note how far it has come, and who writes; on the thread only."""
+    def hold(self, projector: Projector, position: str) -> None:
+        """Note how far it has come; on the thread only."""
         self.execute(
-            "update foldlog_projectors set position = ?, holder = ?, until = ? "
-            "where name = ? and version = ?",
-            (position, holder, time.time() + lease, projector.name, projector.version),
+            "update foldlog_projectors set position = ? where name = ? and version = ?",
+            (position, projector.name, projector.version),
         )
 
     def show(self, projector: Projector) -> None:

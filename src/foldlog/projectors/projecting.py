@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -13,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from foldlog.errors import FoldlogError, LogTimeout, Misuse, NotFound
 from foldlog.position import LogPosition
-from foldlog.projectors.database import Connect, Database, Held, InTransaction, Pool
+from foldlog.projectors.database import Connect, Database, InTransaction, Pool
 from foldlog.projectors.declared import Projector
 from foldlog.projectors.errors import ProjectorFailed
 from foldlog.store.core import Core, core_of
@@ -26,8 +25,8 @@ OnProgress = Callable[[str, LogPosition], None]
 
 _log: Final = logging.getLogger("foldlog")
 
-_LEASE: Final = 10.0
-"""Seconds after which another process may write in place of one that is silent."""
+_SILENCE: Final = 10.0
+"""Seconds without a write after which another process may write in place of the one that did."""
 
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before a record that was refused, or a database that is away, is tried again."""
@@ -134,7 +133,7 @@ class Projecting:
             await asyncio.wait([*tasks, leaving])
             for name, following in self._all.items():
                 running.pop(name, None)
-                await following.close()
+                await following.database.close()
 
     async def caught_up(self, *, timeout: float | None = None) -> None:
         """Return when all is in the tables that is in the log by now.
@@ -191,11 +190,10 @@ class _Following:
         self.store = store
         self.failed: ProjectorFailed | None = None
         self.parks = asyncio.Event()
+        self.database = database
         self._projector = projector
-        self._database = database
-        self._id = secrets.token_hex(8)
         self._at = ""
-        self._is_held = self._is_shown = False
+        self._is_shown = False
         self._shows_at = LogPosition(())
         self._on_progress: OnProgress | None = None
         self._position: LogPosition | None = None
@@ -204,18 +202,6 @@ class _Following:
         self._ended: Exception | None = None
         self._moved = asyncio.Event()
         self._awaited = asyncio.Event()
-        self._turn = asyncio.Lock()
-
-    async def close(self) -> None:
-        """Let go of the projector, and close the connection."""
-
-        try:
-            if self._is_held:
-                await self._do(lambda: self._note_holder("", 0.0))
-        except Exception as error:  # noqa: BLE001 - each driver has its own errors
-            _log.info("projector %s was not let go: %r", self._projector.name, error)
-        finally:
-            await self._database.close()
 
     def behind(self) -> int:
         """How many records of the log that this process has seen it has not read."""
@@ -244,20 +230,25 @@ class _Following:
     async def follow(self, once: bool, on_progress: OnProgress | None) -> None:
         """Project. Errors as `Projecting.run`."""
         self._on_progress, self._ended = on_progress, None
-        beating = asyncio.create_task(self._beat(), name="foldlog projector")
+        is_second = False
         try:
             while True:
                 try:
-                    await self._begin()
+                    await self._do(lambda: self.database.make(self._projector))
+                    await self._look()
+                    if is_second:
+                        await self._stand_by()
+                    is_second = False
                     await self._go_on(once=once)
                     return
                 except _Moved:
                     _log.info("projector %s: another process writes", self._projector.name)
-                    self._failures = 1
+                    is_second = True
+                    continue
                 except FoldlogError:
                     raise
                 except Exception as error:
-                    is_there = await self._database.do(self._database.is_there)
+                    is_there = await self.database.do(self.database.is_there)
                     if is_there and self._failures >= _TRIES:
                         raise
                     _log.warning("projector %s waits: %s", self._projector.name, error)
@@ -268,28 +259,36 @@ class _Following:
         finally:
             self._ended = self._ended or Misuse(f"projector {self._projector.name} has stopped")
             self._moved.set()
-            beating.cancel()
-            await asyncio.wait([beating])
 
-    async def _begin(self) -> None:
-        """Have the projector, once nobody else has, and know how far it is."""
-        await self._do(lambda: self._database.make(self._projector))
-        held = await self._do(self._take)
-        self._at, self._is_shown, self._is_held = held.position, held.is_shown, True
+    async def _look(self) -> bool:
+        """Know how far the projector is; return whether another process has written meanwhile."""
+        held = await self._do(lambda: self.database.held(self._projector))
+        has_moved = held.position != self._at
+        self._at, self._is_shown = held
         self._position = LogPosition.parse(held.position) if held.position else None
         self._moved.set()
+        return has_moved
+
+    async def _stand_by(self) -> None:
+        """Return when no other process has written for a while."""
+        since = time.monotonic()
+        while time.monotonic() < since + _SILENCE:
+            await self._awaited_for(_SILENCE)
+            await asyncio.sleep(_GATHER)
+            if await self._look():
+                since = time.monotonic()
+
+    async def _awaited_for(self, seconds: float) -> None:
+        """Return once somebody waits for rows, or after some seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._awaited.wait()
+        self._awaited.clear()
 
     def _pause(self) -> float:
         """Seconds until it tries again: longer each time that it comes to nothing."""
         self._failures += 1
         return _PAUSES[min(self._failures, len(_PAUSES)) - 1]
-
-    def _take(self) -> Held:
-        held = self._database.held(self._projector)
-        if held.holder not in ("", self._id) and held.until > time.time():
-            raise _Moved
-        self._database.hold(self._projector, held.position, self._id, _LEASE)
-        return held
 
     async def _go_on(self, *, once: bool) -> None:
         """Write what follows, page by page."""
@@ -303,10 +302,7 @@ class _Following:
                 if page.items or page.position != self._position:
                     await self._write(page.items, page.position, once=once)
                 if not page.items:  # that was all for now
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(0 if once else _GATHER):
-                            await self._awaited.wait()
-                    self._awaited.clear()
+                    await self._awaited_for(0 if once else _GATHER)
         if not self._is_shown:  # there was nothing to write
             await self._write([], self._position or self._shows_at, once=once)
 
@@ -357,7 +353,7 @@ class _Following:
         except (_Moved, FoldlogError):
             raise
         except Exception as error:
-            if not await self._database.do(self._database.is_there):
+            if not await self.database.do(self.database.is_there):
                 raise
             return error
         return None
@@ -369,14 +365,13 @@ class _Following:
         parked: tuple[LogItem, str] | None = None,
     ) -> None:
         """Write rows and position in one transaction, if nobody else has written since."""
-        projector, database = self._projector, self._database
+        projector, database = self._projector, self.database
         shows = not self._is_shown and self._shows_at <= position
         tx = InTransaction(database, projector)
 
         def begin() -> None:
             database.begin()
-            held = database.held(projector)
-            if (held.position, held.holder) != (self._at, self._id):
+            if database.held(projector).position != self._at:
                 raise _Moved
 
         def end() -> None:
@@ -385,16 +380,15 @@ class _Following:
                 database.park(projector, *parked)
             if shows:
                 database.show(projector)
-            database.hold(projector, str(position), self._id, _LEASE)
+            database.hold(projector, str(position))
             database.execute("commit")
 
-        async with self._turn:
-            async with self._or_nothing():
-                await database.do(begin)
-                await projector.write(tx, items)
-                await database.do(end)
-            self._at, self._position, self._failures = str(position), position, 0
-            self._is_shown |= shows
+        async with self._or_nothing():
+            await database.do(begin)
+            await projector.write(tx, items)
+            await database.do(end)
+        self._at, self._position, self._failures = str(position), position, 0
+        self._is_shown |= shows
         self._progress(position)
 
     def _progress(self, position: LogPosition) -> None:
@@ -407,13 +401,13 @@ class _Following:
         """Do something in a transaction of its own."""
 
         def whole() -> T:
-            self._database.begin()
+            self.database.begin()
             found = work()
-            self._database.execute("commit")
+            self.database.execute("commit")
             return found
 
-        async with self._turn, self._or_nothing():
-            return await self._database.do(whole)
+        async with self._or_nothing():
+            return await self.database.do(whole)
 
     @asynccontextmanager
     async def _or_nothing(self) -> AsyncIterator[None]:
@@ -421,28 +415,11 @@ class _Following:
         try:
             yield
         except BaseException:
-            await self._database.do(self._roll_back)
+            await self.database.do(self._roll_back)
             raise
 
     def _roll_back(self) -> None:
         try:
-            self._database.execute("rollback")
+            self.database.execute("rollback")
         except Exception:  # noqa: BLE001 - there was no transaction, or the database is away
-            self._database.is_there()
-
-    async def _beat(self) -> None:
-        """Have others wait while nothing comes."""
-        while True:
-            await asyncio.sleep(_LEASE / 3)
-            if not self._is_held:
-                continue
-            try:
-                await self._do(lambda: self._note_holder(self._id, _LEASE))
-            except Exception as error:  # noqa: BLE001 - the database is away, as `follow` finds
-                _log.info("projector %s: %r", self._projector.name, error)
-
-    def _note_holder(self, holder: str, lease: float) -> None:
-        """Have who holds the projector hold it longer, or let go of it."""
-        held = self._database.held(self._projector)
-        if held.holder == self._id:
-            self._database.hold(self._projector, held.position, holder, lease)
+            self.database.is_there()

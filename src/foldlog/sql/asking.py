@@ -215,8 +215,6 @@ class _Asked:
         return process
 
     def _error(self, failed: Failed, ask: Ask, max_bytes: int) -> Exception:
-        if failed.reason == "missing":
-            return _missing()
         if failed.reason == "memory":
             return SqlOutOfMemory(max_bytes, failed.message)
         if failed.reason == "rows":
@@ -232,12 +230,9 @@ def _tables() -> type[Tables]:
     try:
         from foldlog.sql.file import Tables
     except ModuleNotFoundError as error:
-        raise _missing() from error
+        reason = "store.sql needs DuckDB: pip install 'foldlog[archive]'"
+        raise ConfigurationError(reason) from error
     return Tables
-
-
-def _missing() -> ConfigurationError:
-    return ConfigurationError("store.sql needs DuckDB: pip install 'foldlog[archive]'")
 
 
 class _Process:

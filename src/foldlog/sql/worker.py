@@ -32,11 +32,8 @@ def answers(receive: Callable[[], Any]) -> Iterator[Answer]:
     start = receive()
     assert isinstance(start, Start), "it begins with what there is"
     _limit(start.max_bytes)
-    try:
-        from foldlog.sql.database import Database
-    except ModuleNotFoundError as error:
-        yield Failed("missing", str(error))
-        return
+    from foldlog.sql.database import Database
+
     database = Database(start)
     while True:
         ask = receive()
