@@ -110,6 +110,34 @@ async def test_what_a_decision_has_not_looked_at_is_not_proved(
     assert await store.view(COUNTS("a")) == [Made(0), Made(1)]
 
 
+async def test_nothing_is_refused_for_a_half_of_what_others_append(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = [await reopen(kinds=[COUNTS]) for _ in range(2)]
+    read = store._core.read_at
+    await store.append(COUNTS("b"), Made(0))
+
+    async def between(*args: Any, **options: Any) -> Any:
+        found = await read(*args, **options)
+        if options["consistency"] == "strong":
+            monkeypatch.undo()
+            async with other.atomic():
+                await other.append(COUNTS("a"), Made(0))
+                await other.append(COUNTS("b"), Made(1))
+        return found
+
+    def decide(a: list[Made], b: list[Made]) -> dict[foldlog.Key[Any], Any]:
+        if len(a) + 1 != len(b):
+            raise foldlog.Misuse("the one has what the other lacks")
+        if not a:
+            raise foldlog.Misuse("nothing is there")
+        return {COUNTS("a"): [Made(len(a))]}
+
+    monkeypatch.setattr(store._core, "read_at", between)
+    await store.decide([COUNTS("a"), COUNTS("b")], decide)
+    assert await store.view(COUNTS("a")) == [Made(0), Made(1)]
+
+
 async def test_views_are_decided_on_in_whatever_order_and_number(reopen: OpenStore) -> None:
     store = await reopen(kinds=[COUNTS])
     a, b = COUNTS("a"), COUNTS("b")

@@ -282,7 +282,7 @@ async def decide_drafts(
     if block is not None:
         block.is_decided = True
     read, wanted = dict[Key[Any], tuple[Folded[Any], int]](), list(keys)
-    unproven = set[Key[Any]]()
+    unproven, refused = set[Key[Any]](), dict[Key[Any], int]()
     while True:
         began = time.monotonic()
         asked = [(key.kind, core.subject_of(key)) for key in wanted]
@@ -311,7 +311,12 @@ async def decide_drafts(
         # What is decided proves itself, and what was not looked at needs no proof.
         stale = {key for key in unproven - decided.keys() if ats[key].counts}
         if refusal is not None and not stale:
-            raise refusal
+            seen = {key: heads[key] for key in keys if ats[key].counts}
+            if len(seen) < 2 or seen == refused:
+                raise refusal
+            if refused:
+                await attempts.pause(refusal)
+            refused, stale = seen, set(seen)  # what was appended between two reads is in one
         consistency = "strong"
         if stale:
             first = min(keys.index(key) for key in stale)
