@@ -71,6 +71,17 @@ async def test_no_run_is_taken_before_the_lease_is_on_record() -> None:
         assert len(calls) == 1
 
 
+async def test_a_lease_is_renewed_however_often_runs_begin_and_end(store: foldlog.Store) -> None:
+    owner, lease = process.process_of(store), 1.0
+    await owner.hold(lease)
+    async with asyncio.timeout(10):
+        while (await store.view(processes.kind(owner.id))).number < 3:
+            await owner.hold(lease)
+            await asyncio.sleep(0)
+            owner.let_go(lease)
+    owner.let_go(lease)
+
+
 async def test_the_silence_of_a_log_that_is_away_is_not_its_owners(store: foldlog.Store) -> None:
     clock = [0.0]
     look = Look(store, lambda: clock[0])

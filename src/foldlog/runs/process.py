@@ -60,6 +60,7 @@ class Process:
         self._leases: list[float] = []
         self._holding = asyncio.Lock()
         self._number = 0
+        self._said = 0.0
         self._changed = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
         self._owed: set[asyncio.Task[None]] = set()
@@ -117,14 +118,17 @@ class Process:
             _log.info("the end of the lease is not on record, and comes by itself: %s", error)
 
     async def _say(self) -> None:
-        self._number += 1
+        self._number, self._said = self._number + 1, asyncio.get_running_loop().time()
         lives = Lives(min(self._leases), self._number, host(), os.getpid(), place(), started())
         await self._store.append(processes.kind(self.id), lives)
 
     async def _renew(self) -> None:
         while True:
             self._changed.clear()
-            pause = min(self._leases) / _RENEWALS if self._leases else None
+            pause = None
+            if self._leases:  # however many runs begin and end meanwhile
+                due = self._said + min(self._leases) / _RENEWALS
+                pause = max(due - asyncio.get_running_loop().time(), 0.0)
             try:
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
