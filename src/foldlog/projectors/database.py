@@ -8,6 +8,7 @@ import json
 import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -170,10 +171,8 @@ class Database:
         try:
             self.execute("select 1").fetchall()
         except Exception:  # noqa: BLE001 - each driver has its own errors
-            try:
+            with suppress(Exception):  # it is gone either way
                 self._disconnect()
-            except Exception:  # noqa: BLE001 - it is gone either way
-                self._connection = None
             return False
         return True
 

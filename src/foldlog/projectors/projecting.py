@@ -314,42 +314,35 @@ class _Following:
         if not items:
             raise error
         for each in items:
-            if (error := await self._refusal([each], each.position)) is not None:
-                await self._refused(each, error, once=once)
+            while (error := await self._refusal([each], each.position)) is not None:
+                if await self._is_parked(each, error, once=once):
+                    parked = each, f"{type(error).__name__}: {error}"
+                    await self._apply([], each.position, parked)
+                    break
+            self.failed = None
         if position != items[-1].position:
             await self._apply([], position)
 
-    async def _refused(self, item: LogItem, refusal: Exception, *, once: bool) -> None:
-        """Try a record again until it is taken, or somebody parks it."""
-        projector, error = self._projector, refusal
-        while True:
-            if not self.parks.is_set():
-                self.failed = ProjectorFailed(projector.name, item, error)
-                self.failed.__cause__ = error
-                self._moved.set()
-                if once:
-                    raise self.failed
-                _log.error("%s", self.failed)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause()):
-                        await self.parks.wait()
-            parked = (item, f"{type(error).__name__}: {error}") if self.parks.is_set() else None
-            self.parks.clear()
-            again = await self._refusal([] if parked else [item], item.position, parked)
-            if again is None:
-                self.failed = None
-                return
-            error = again
+    async def _is_parked(self, item: LogItem, error: Exception, *, once: bool) -> bool:
+        """Say that a record is refused; return whether somebody parks it before the next try."""
+        if not self.parks.is_set():
+            self.failed = ProjectorFailed(self._projector.name, item, error)
+            self.failed.__cause__ = error
+            self._moved.set()
+            if once:
+                raise self.failed
+            _log.error("%s", self.failed)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause()):
+                    await self.parks.wait()
+        is_parked = self.parks.is_set()
+        self.parks.clear()
+        return is_parked
 
-    async def _refusal(
-        self,
-        items: Sequence[LogItem],
-        position: LogPosition,
-        parked: tuple[LogItem, str] | None = None,
-    ) -> Exception | None:
+    async def _refusal(self, items: Sequence[LogItem], position: LogPosition) -> Exception | None:
         """Write; return the error where the function or the database refuses it."""
         try:
-            await self._apply(items, position, parked)
+            await self._apply(items, position)
         except (_Moved, FoldlogError):
             raise
         except Exception as error:
