@@ -25,6 +25,7 @@ from foldlog_projections.streams import ZERO
 FEEDS: Final = "feeds"
 
 _SHARD: Final = re.compile(r"([0-9]{16})\.([0-9]{6})(~[0-9a-f]{8})?")
+_GATHER_SECONDS: Final = 0.01  # in what time what came is read at once
 _WHOLE: Final = 999_999
 _ENDED: Final = frozenset({"COMPLETE", "FAILED", "CANCELLED"})
 
@@ -34,7 +35,7 @@ class Feeds:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._hub = Hub(store)
+        self._hub = Hub(store, gather=_GATHER_SECONDS)
         self._wakes = Wakes(store, ("said", "tasks"))
 
     def at(self, path: str, kinds: Collection[str]) -> Source:

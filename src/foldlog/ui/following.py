@@ -52,8 +52,9 @@ class Follower(Protocol):
 class Hub:
     """The runs that are followed, each by one reader, which ends with its last follower."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, gather: float = GATHER_SECONDS) -> None:
         self._store = store
+        self._gather = gather
         self._runs: dict[Run, _Following] = {}
         self.reading: asyncio.Lock = asyncio.Lock()
         """Held by who reads what there is, so that those who follow do not wait for all of them."""
@@ -66,7 +67,7 @@ class Hub:
         """
         following = self._runs.get(run)
         if following is None or following.task.done():
-            following = self._runs[run] = _Following(self._store, run)
+            following = self._runs[run] = _Following(self._store, run, self._gather)
         following.followers.add(follower)
         try:
             await following.started()
@@ -82,8 +83,9 @@ class Hub:
 class _Following:
     """One run that is followed. Owned by its followers: the last one ends it."""
 
-    def __init__(self, store: Store, run: Run) -> None:
+    def __init__(self, store: Store, run: Run, gather: float) -> None:
         self.followers: set[Follower] = set()
+        self._gather = gather
         self._store = store
         self._run = run
         self._views: dict[Key[Any], LogPosition | None] = {}
@@ -176,7 +178,7 @@ class _Following:
             is_confirmed = False
             if self._send(confirmed):
                 await self._look_for_views(group)
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(self._gather)
 
     def _send(self, base: LogPosition, *, resume_at: LogPosition | None = None) -> bool:
         """Send what was found. Return whether it tells of views that are not watched yet."""
