@@ -15,6 +15,9 @@ from typing import Final, NamedTuple, Self
 SECONDS: Final = 60.0
 """How long an answer may take."""
 
+_TOGETHER: Final = 50
+"""Readers that connect at a time."""
+
 _HEAD_ENDS: Final = b"\r\n\r\n"
 # A line of events: before it, a server may not have looked where the stream ends.
 _SAID: Final = re.compile(rb"^(data)?:", re.MULTILINE)
@@ -53,6 +56,8 @@ class Connection:
     ) -> Answer:
         """Ask, and have all of the answer. Raises TimeoutError."""
         async with asyncio.timeout(SECONDS):
+            if self._reader.at_eof():  # a server closes what is idle for some seconds
+                await self.__aenter__()
             began = time.perf_counter()
             self._writer.write(_request(method, target, headers, body))
             status, found = _head(await self._reader.readuntil(_HEAD_ENDS))
@@ -95,15 +100,21 @@ class _Follower(asyncio.Protocol):
 async def following(port: int, target: str, count: int, on_event: OnEvent) -> AsyncIterator[None]:
     """Have so many readers follow a stream of events, each by a connection of its own."""
     loop, transports = asyncio.get_running_loop(), list[asyncio.Transport]()
+
+    async def begin() -> None:
+        transport, follower = await loop.create_connection(
+            lambda: _Follower(on_event), "127.0.0.1", port
+        )
+        transports.append(transport)
+        transport.write(_request("GET", target, {"accept": "text/event-stream"}))
+        async with asyncio.timeout(SECONDS):
+            await follower.begun.wait()
+
     try:
-        for _ in range(count):
-            transport, follower = await loop.create_connection(
-                lambda: _Follower(on_event), "127.0.0.1", port
-            )
-            transports.append(transport)
-            transport.write(_request("GET", target, {"accept": "text/event-stream"}))
-            async with asyncio.timeout(SECONDS):
-                await follower.begun.wait()
+        for start in range(0, count, _TOGETHER):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(count - start, _TOGETHER)):
+                    group.create_task(begin())
         yield
     finally:
         for transport in transports:

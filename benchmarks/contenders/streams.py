@@ -36,6 +36,8 @@ class Streams:
 
     name: ClassVar[str]
     promise: ClassVar[str]
+    loads_by: ClassVar[int] = 1
+    """Events of an append of those that are caught up with."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -128,6 +130,7 @@ class ReferenceServer(Streams):
 
     name: ClassVar[str] = "Durable Streams reference server"
     promise: ClassVar[str] = "fsynced file and metadata (LMDB)"
+    loads_by: ClassVar[int] = 100  # one by one takes it minutes
 
     async def open(self) -> None:
         """Install it, and serve."""
