@@ -171,7 +171,7 @@ async def test_a_page_of_a_long_stream_says_that_there_is_more(
         if "stream-up-to-date" in page.headers:
             break
         assert page.headers["cache-control"].startswith("private, max-age")
-    assert (found, pages) == (list(range(2_500)), 5)
+    assert (found, pages) == (list(range(2_500)), 6)
     assert page.headers["cache-control"] == "private, no-cache"
     tag = {"if-none-match": page.headers["etag"]}
     before = page.request.url

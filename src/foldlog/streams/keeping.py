@@ -21,6 +21,7 @@ from foldlog.streams import deciding
 from foldlog.streams.deciding import Asked, Outcome
 from foldlog.streams.waking import Keys, Wake
 from foldlog_projections.streams import (
+    ZERO,
     Appended,
     Gone,
     Opened,
@@ -33,6 +34,9 @@ from foldlog_projections.streams import (
 # Records, and bytes but for the last record, that a read has at most.
 PAGE: Final = 500
 PAGE_BYTES: Final = 1024 * 1024
+
+# Records of the first page of a longer stream: with its opening, what a cold log gives at once.
+_FIRST: Final = 127
 
 # Requests that are appended together.
 _BATCH: Final = 500
@@ -129,7 +133,9 @@ class Streams:
         deciding.there(stream)
         if after is None:
             return Look([], stream.tail, True, stream.is_closed)
-        found = await self._appended(path, stream, deciding.checked_offset(after))
+        is_long = after == ZERO and int(stream.tail[:16]) > PAGE
+        limit = _FIRST if is_long else PAGE
+        found = await self._appended(path, stream, deciding.checked_offset(after), limit=limit)
         end = found[-1].offset if found else after
         is_whole = end >= stream.tail
         return Look([each.body for each in found], end, is_whole, is_whole and stream.is_closed)
