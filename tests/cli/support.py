@@ -8,16 +8,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from typer import testing
 
 import foldlog
 from foldlog.cli.app import app
 from foldlog.importer import demo_transcript
 from foldlog.runs import RunPaused
 from foldlog.sessions import Session
+
+# Its runner makes all commands anew for each command line, which takes longer than most of them.
+testing._get_command = cache(testing._get_command)
 
 Use = Callable[[Session], Awaitable[None]]
 
@@ -117,7 +121,9 @@ class Cli:
 def run(*args: str | Path, **environment: str) -> Run:
     """Run a command in this process; an exception that it lets through is raised."""
     env = {**ENVIRONMENT, **environment}
-    result = CliRunner().invoke(app, [str(arg) for arg in args], prog_name="foldlog", env=env)
+    result = testing.CliRunner().invoke(
+        app, [str(arg) for arg in args], prog_name="foldlog", env=env
+    )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Run(result.exit_code, result.stdout, result.stderr)
