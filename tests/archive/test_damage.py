@@ -95,7 +95,13 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(name, marks=pytest.mark.long) if name in ("flipped 1", "flipped 2") else name
+        for name in DAMAGES
+    ],
+)
 @ends
 async def test_a_damaged_file_costs_its_sessions_and_nothing_else(
     place: Place, root: Path, damage: str

@@ -71,7 +71,7 @@ async def hostile(
     request: pytest.FixtureRequest, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> foldlog.Store:
     """A store with a good session, and one that begins with a hostile record."""
-    monkeypatch.setattr(forks, "DEEPEST", 40)
+    monkeypatch.setattr(forks, "DEEPEST", 8)
     await HOSTILE[request.param](store)
     await store.save_update(update("u", "good"))
     return store
