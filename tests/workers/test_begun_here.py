@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,7 +14,7 @@ from foldlog import AppendConflict, LogUnavailable, Misuse, Run, Worker, durable
 from foldlog.store.core import core_of
 from foldlog_projections.runs import runs
 from foldlog_projections.runs.queues import Limited, State
-from tests.conftest import OpenStore
+from tests.conftest import OpenStore, leaving_no_task
 from tests.workers.test_handing_out import Queues, offer, run
 from tests.workers.working import PATIENCE, doubled, queues_are, reached, working
 
@@ -186,6 +187,39 @@ def test_a_program_that_ends_while_it_starts_a_run_ends_quietly(
         assert not starting.done()
 
     asyncio.run(program())
+    assert not [each for each in caplog.records if each.name == "asyncio"]
+
+
+async def test_a_worker_that_is_cancelled_is_given_nothing_more(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    async with working(store, doubled):
+        await queues_are(store, lambda state: bool(state.workers))
+    await queues_are(store, lambda state: not state.workers)
+    async with Worker(store, [asked_by]):  # which would not know what to do with it
+        started = await store.start(doubled, 4, id="a", session_id="s")
+        async with Worker(await reopen(), [doubled]):
+            assert await started.result(timeout=PATIENCE) == 8
+
+
+def test_a_store_that_is_closed_under_its_runs_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def program(turns: int) -> None:
+        async with leaving_no_task():
+            store = foldlog.memory_store()
+            working = asyncio.create_task(Worker(store, [doubled]).run())
+            await queues_are(store, lambda state: bool(state.workers))
+            starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await store.close()
+            found = await asyncio.gather(starting, working, return_exceptions=True)
+            assert isinstance(found[1], foldlog.StoreClosed)
+        gc.collect()
+
+    for turns in range(0, 40, 3):
+        asyncio.run(program(turns))
     assert not [each for each in caplog.records if each.name == "asyncio"]
 
 

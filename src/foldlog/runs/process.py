@@ -111,7 +111,6 @@ class Process:
         for each in ending:
             each.cancel()
         await asyncio.wait(ending)
-        self._renewing = None
         try:
             await self._store.append(processes.kind(self.id), Left())
         except FoldlogError as error:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
@@ -153,6 +153,9 @@ class Worker:
             await self._patiently(lambda: self._process.hold(self._lease))
             try:
                 await self._work_on()
+            except asyncio.CancelledError:  # nobody need wait for the end of its lease
+                self._process.owe(lambda: self._say(Gone(self._process.id)))
+                raise
             finally:
                 self._process.let_go(self._lease)
         finally:
@@ -220,12 +223,17 @@ class Worker:
             return  # others get what it was given by now
         for id, entry in mine.items():
             if id not in self._working:
-                work = self._work(key, id, entry)
-                self._working[id] = asyncio.create_task(work, name=f"foldlog run {entry.run}")
+                self._begin(id, entry.run, self._work(key, id, entry))
         if not is_known:  # it was held for dead
             await self._offer(self._slots)
         if due_at is not None and self._ticking is None:
             self._ticking = asyncio.create_task(self._tick(due_at - now), name="foldlog queue")
+
+    def _begin(self, id: str, run: str, work: Coroutine[Any, Any, None]) -> None:
+        context = self._context.copy()
+        task = asyncio.create_task(work, name=f"foldlog run {run}", context=context)
+        self._working[id] = task
+        task.add_done_callback(_ended)
 
     def _seen(self, state: State) -> tuple[dict[str, Entry], bool, float | None, float]:
         id = self._process.id
@@ -249,10 +257,7 @@ class Worker:
             return None
         started = asyncio.get_running_loop().create_future()
         here = Here(secrets.token_hex(8), started)
-        work = self._work_here(key, id, added, here)
-        self._working[id] = asyncio.create_task(
-            work, name=f"foldlog run {added.run}", context=self._context.copy()
-        )
+        self._begin(id, added.run, self._work_here(key, id, added, here))
         return here
 
     async def _work_here(self, key: Key[State], id: str, added: Added, here: Here) -> None:
@@ -434,6 +439,11 @@ class Worker:
 def _is_of(error: RunEnded | RunCancelled, entry: Entry) -> bool:
     """Whether an error is of this run, and not of one that it waits for."""
     return (error.session_id, error.run) == (entry.session_id, entry.run)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    with suppress(asyncio.CancelledError, StoreClosed):  # which `run` raises, too
+        task.result()
 
 
 async def _nothing() -> None:
