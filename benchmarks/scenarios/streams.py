@@ -52,15 +52,14 @@ async def run(bench: Bench) -> None:
     bench.begin(
         "streams",
         "Streams over HTTP",
-        f"Each contender serves in a process of its own, over sockets of this machine, and the "
-        f"same client asks all of them from another process. An event is a JSON object of "
+        f"Each contender serves in its own process, over sockets of this machine, and the same "
+        f"client asks all of them from another process. An event is a JSON object of "
         f"{len(_event(0))} bytes; an append has one, and is answered once it is synced. Catch-up: "
-        f"a stream of {events:,} events is read from its beginning, "
-        f"by a process that has just started, and again. foldlog answers with at most 500 events, "
-        f"Redis with 1,000, the reference server with all. The events were appended one by one, at "
-        f"the reference server 100 at a time. Readers follow by server-sent events; "
-        f"the next event is written when all have this one. A save is `store.save_update` in "
-        f"another process than the one that serves.",
+        f"a stream of {events:,} events is read from its beginning, by a process that has just "
+        f"started, and again. foldlog answers with 127 events and then 500, Redis with 1,000, the "
+        f"reference server with all. The events were appended one by one, at the reference server "
+        f"100 at a time. Readers follow by server-sent events; the next event is written when all "
+        f"have this one. A save is `store.save_update` in another process than what serves.",
         ours=OURS,
     )
     async with bench.opened(CONTENDERS) as opened:
