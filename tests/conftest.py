@@ -127,12 +127,12 @@ BACKENDS = ["archived"] if os.environ.get("FOLDLOG_TEST_ARCHIVED") else ["memory
 
 
 @pytest.fixture(params=[*BACKENDS, CONTAINER])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """One backend over data that no other test sees: the one that the parameter names."""
-    yield from backend_named(request, tmp_path)
+    yield from backend_named(request)
 
 
-def backend_named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+def backend_named(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Give what the parameter of a fixture names, over empty data."""
     match request.param:
         case "memory":
@@ -142,7 +142,7 @@ def backend_named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ba
         case "archived":
             from tests.support.archived import EagerBackend
 
-            archived = EagerBackend(tmp_path / "archive")
+            archived = EagerBackend(request.getfixturevalue("tmp_path") / "archive")
             yield archived
             asyncio.run(archived.close())
         case _:

@@ -6,7 +6,6 @@ The contract suite tries the primitives on every backend each time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,6 @@ in_memory_first = pytest.mark.parametrize("backend", PARAMETERS, indirect=True)
 
 
 @pytest.fixture(params=PARAMETERS)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """One backend over data that no other test sees; for the conftest of a facade's tests."""
-    yield from backend_named(request, tmp_path)
+    yield from backend_named(request)
