@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 import foldlog
+from foldlog.streams import feeds
 from foldlog.streams.feeds import offset_of, parsed
 from foldlog.streams.keeping import Look, Source, Streams
 from foldlog.streams.waking import Wakes
 from tests.streams.conftest import served
-from tests.support.build import update
+from tests.support.build import event, update
 from tests.support.stores import Backend
 
 OFFSET = "stream-next-offset"
@@ -80,12 +81,57 @@ async def test_who_follows_a_session_that_is_erased_gets_what_comes_then(
             at = answer.headers[OFFSET]
 
     following = asyncio.create_task(follow(offset))
-    while not (readers := _named("follow session trip")):  # noqa: ASYNC110 - its own task
+    while not _named("foldlog reader leaves") or _named("foldlog look"):  # noqa: ASYNC110
         await asyncio.sleep(0)
     await store.erase_session("trip")
-    await asyncio.wait(readers)
     await _save(store, "two")
     assert await following == ["two"]
+
+
+async def test_who_follows_a_session_gets_what_its_traces_say_once_it_names_them(
+    store: foldlog.Store, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_looked, read_page = asyncio.Event(), feeds.read_page
+
+    async def looking(*args: Any, **kwargs: Any) -> Any:
+        found = await read_page(*args, **kwargs)
+        has_looked.set()
+        return found
+
+    monkeypatch.setattr(feeds, "read_page", looking)
+    at = {"offset": (await client.get("/feeds/sessions/trip")).headers[OFFSET], "live": "long-poll"}
+
+    async def next_views() -> set[str]:
+        answer = await client.get("/feeds/sessions/trip", params=at)
+        at["offset"] = answer.headers[OFFSET]
+        return {each["view"][0] for each in answer.json()}
+
+    waiting = asyncio.create_task(next_views())
+    named = update("one", session_id="trip", trace_id="walk", content={"text": "one"})
+    await store.save_update(named)
+    assert await waiting == {"updates"}
+    has_looked.clear()
+    waiting = asyncio.create_task(next_views())
+    await has_looked.wait()
+    await store.save_event(event("walk"))
+    assert await waiting == {"events"}
+
+
+async def test_readers_of_many_sessions_who_wait_cost_one_subscription(
+    store: foldlog.Store, client: httpx.AsyncClient
+) -> None:
+    sessions = 90  # the client has no more connections than a hundred
+    at = {"offset": offset_of(await store.position()), "live": "long-poll"}
+    waiting = [
+        asyncio.create_task(client.get(f"/feeds/sessions/{number}", params=at))
+        for number in range(sessions)
+    ]
+    while len(_named("foldlog reader leaves")) < sessions:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert len(_named("foldlog streams")) == 1
+    for number in range(sessions):
+        await store.save_update(update("one", session_id=str(number), content={"text": "one"}))
+    assert [texts(await each) for each in waiting] == [["one"]] * sessions
 
 
 async def test_a_session_is_read_by_kind(store: foldlog.Store, client: httpx.AsyncClient) -> None:

@@ -342,7 +342,6 @@ async def test_a_reader_who_comes_as_the_last_one_leaves_is_not_taken_for_it(
         await leaving
         await store.append(key_of("a"), Touched())
         await wake.wait()
-        assert not wake.is_over
 
 
 async def test_a_mounted_application_knows_its_paths(store: foldlog.Store) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
 from foldlog.bounds import Refused
-from foldlog.kind import Key
+from foldlog.kind import Key, Kind
 from foldlog.kinds import tasks
 from foldlog.opening import Store
 from foldlog.position import LogPosition
+from foldlog.store.core import core_of
+from foldlog.store.subscribing import LogItem
 from foldlog.streams.deciding import JSON
 from foldlog.streams.keeping import PAGE, PAGE_BYTES, Look, Source
-from foldlog.streams.waking import Wake, Wakes
-from foldlog.ui.following import Hub
+from foldlog.streams.waking import Wakes
 from foldlog.ui.plain import CUT, encode
 from foldlog.ui.run import Record, Run, read_page
 from foldlog_projections.runs import said
@@ -25,7 +25,6 @@ from foldlog_projections.streams import ZERO
 FEEDS: Final = "feeds"
 
 _SHARD: Final = re.compile(r"([0-9]{16})\.([0-9]{6})(~[0-9a-f]{8})?")
-_GATHER_SECONDS: Final = 0.01  # in what time what came is read at once
 _WHOLE: Final = 999_999
 _ENDED: Final = frozenset({"COMPLETE", "FAILED", "CANCELLED"})
 
@@ -35,22 +34,24 @@ class Feeds:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._hub = Hub(store, gather=_GATHER_SECONDS)
-        self._wakes = Wakes(store, ("said", "tasks"))
+        self._runs = Wakes(store, ("said", "tasks"), _run_of)
+        kinds = core_of(store).kinds
+        self._sessions = Wakes(store, None, lambda item: _owner_of(kinds[item.kind], item.keys))
 
     def at(self, path: str, kinds: Collection[str]) -> Source:
         """The feed at a path, of records of some kinds, or all. Raises Refused: there is none."""
         match path.split("/")[1:]:
             case ["sessions", session] if session:
                 look = partial(self._session, session, kinds)
-                return Source(FEEDS, JSON, look, partial(self._following, session))
+                return Source(FEEDS, JSON, look, partial(self._sessions.listening, session))
             case ["runs", session, run] | ["runs", run as session] if session and run:
-                listening = partial(self._wakes.listening, (session, run))
+                listening = partial(self._runs.listening, (session, run))
                 return Source(FEEDS, JSON, partial(self._said, session, run), listening)
         raise Refused(404, "there are /feeds/sessions/SESSION and /feeds/runs/SESSION/RUN")
 
     async def _session(self, session: str, kinds: Collection[str], after: str | None) -> Look:
         views = await Run("session", session).views(self._store)
+        self._sessions.consists(session, {_owner_of(*key) for key in views})
         some = [key for key in views if not kinds or key.kind.name in kinds]
         return await self._page(some, after, lambda record: record)
 
@@ -80,12 +81,16 @@ class Feeds:
         found = [encode(shown(each)) for each in page.records]
         return Look(found, offset_of(page.position), not page.more, False)
 
-    @asynccontextmanager
-    async def _following(self, session: str) -> AsyncIterator[Wake]:
-        """As `Wakes.listening`, for all views of a session."""
-        wake = Wake()
-        async with self._hub.follow(Run("session", session), wake):
-            yield wake
+
+def _run_of(item: LogItem) -> tuple[str, ...]:
+    """The run that has said a record, or whose task it changes."""
+    task_id = getattr(item.record, "task_id", None)
+    return (*item.keys, task_id) if task_id else item.keys
+
+
+def _owner_of(kind: Kind[Any], keys: tuple[str, ...]) -> str:
+    """The session whose a view is; or what it is of, a trace for instance."""
+    return kind.session_of(keys) or keys[0]
 
 
 def offset_of(position: LogPosition) -> str:

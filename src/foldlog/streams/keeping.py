@@ -19,7 +19,6 @@ from foldlog.opening import Store
 from foldlog.store.primitives import Item
 from foldlog.streams import deciding
 from foldlog.streams.deciding import Asked, Outcome
-from foldlog.streams.waking import Keys, Wake
 from foldlog_projections.streams import (
     ZERO,
     Appended,
@@ -69,7 +68,7 @@ class Source(NamedTuple):
     id: str
     content_type: str
     look: Callable[[str | None], Awaitable[Look]]
-    listening: Callable[[], AbstractAsyncContextManager[Wake]]
+    listening: Callable[[], AbstractAsyncContextManager[asyncio.Event]]
 
 
 class Streams:
@@ -78,7 +77,7 @@ class Streams:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._asking: dict[str, Batch] = {}
-        self._looking: dict[tuple[Keys, str | None], asyncio.Task[Look]] = {}
+        self._looking: dict[tuple[tuple[str, ...], str | None], asyncio.Task[Look]] = {}
         self._tasks = set[asyncio.Task[Any]]()
 
     async def state(self, path: str) -> Stream:
@@ -140,7 +139,7 @@ class Streams:
         is_whole = end >= stream.tail
         return Look([each.body for each in found], end, is_whole, is_whole and stream.is_closed)
 
-    async def look_together(self, name: Keys, source: Source, after: str | None) -> Look:
+    async def look_together(self, name: tuple[str, ...], source: Source, after: str | None) -> Look:
         """Look at what has a name, once for all who ask for the same before it begins."""
 
         async def look() -> Look:

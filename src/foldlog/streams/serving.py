@@ -297,7 +297,7 @@ async def _looks(
             found = await source.look(after)
             after = found.end
             yield found
-            if left.done() or found.is_closed or wake.is_over or loop.time() >= until:
+            if left.done() or found.is_closed or loop.time() >= until:
                 return
             if found.is_whole:
                 with suppress(TimeoutError):

@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from foldlog.bounds import Outbox
 from foldlog.errors import FoldlogError
 from foldlog.kind import Key
 from foldlog.opening import Store
@@ -39,42 +40,32 @@ def message(records: object, position: LogPosition | None = None) -> bytes:
     return b"%sdata: %s\n\n" % (id, encode(records))
 
 
-class Follower(Protocol):
-    """Gets messages, and then the end: an `Outbox`, for instance."""
-
-    def put(self, data: bytes) -> None:
-        """Get a message."""
-
-    def end(self) -> None:
-        """Get no more of them."""
-
-
 class Hub:
     """The runs that are followed, each by one reader, which ends with its last follower."""
 
-    def __init__(self, store: Store, *, gather: float = GATHER_SECONDS) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._gather = gather
         self._runs: dict[Run, _Following] = {}
         self.reading: asyncio.Lock = asyncio.Lock()
         """Held by who reads what there is, so that those who follow do not wait for all of them."""
 
     @asynccontextmanager
-    async def follow(self, run: Run, follower: Follower) -> AsyncIterator[list[Key[Any]]]:
-        """Send what is saved to a run from now on, and the end when it cannot be followed any more.
+    async def follow(self, run: Run) -> AsyncIterator[tuple[Outbox, list[Key[Any]]]]:
+        """Receive what is saved to a run from now on; None when it cannot be followed any more.
 
-        Gives the views that it is read from now.
+        With the views that it is read from now.
         """
         following = self._runs.get(run)
         if following is None or following.task.done():
-            following = self._runs[run] = _Following(self._store, run, self._gather)
-        following.followers.add(follower)
+            following = self._runs[run] = _Following(self._store, run)
+        outbox = Outbox()
+        following.outboxes.add(outbox)
         try:
             await following.started()
-            yield following.views
+            yield outbox, following.views
         finally:
-            following.followers.discard(follower)
-            if not following.followers:
+            following.outboxes.discard(outbox)
+            if not following.outboxes:
                 if self._runs.get(run) is following:
                     del self._runs[run]
                 await following.end()
@@ -83,9 +74,8 @@ class Hub:
 class _Following:
     """One run that is followed. Owned by its followers: the last one ends it."""
 
-    def __init__(self, store: Store, run: Run, gather: float) -> None:
-        self.followers: set[Follower] = set()
-        self._gather = gather
+    def __init__(self, store: Store, run: Run) -> None:
+        self.outboxes: set[Outbox] = set()
         self._store = store
         self._run = run
         self._views: dict[Key[Any], LogPosition | None] = {}
@@ -126,8 +116,8 @@ class _Following:
             _log.info("following %s %s ended: %s", self._run.kind, self._run.id, errors.exceptions)
         finally:
             self._started.set()
-            for each in self.followers:
-                each.end()
+            for outbox in self.outboxes:
+                outbox.end()
 
     async def _look_for_views(self, group: asyncio.TaskGroup, *, is_first: bool = False) -> None:
         """Watch the run's views: at first from now on, and those that come later from the first
@@ -178,7 +168,7 @@ class _Following:
             is_confirmed = False
             if self._send(confirmed):
                 await self._look_for_views(group)
-            await asyncio.sleep(self._gather)
+            await asyncio.sleep(GATHER_SECONDS)
 
     def _send(self, base: LogPosition, *, resume_at: LogPosition | None = None) -> bool:
         """Send what was found. Return whether it tells of views that are not watched yet."""
@@ -195,8 +185,8 @@ class _Following:
         records, _ = placed(found, base)
         if records or resume_at is not None:
             data = message(records, resume_at)
-            for follower in self.followers:
-                follower.put(data)
+            for outbox in self.outboxes:
+                outbox.put(data)
         return is_news
 
     async def _confirm(self, base: LogPosition) -> LogPosition:

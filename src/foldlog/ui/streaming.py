@@ -80,11 +80,10 @@ async def events_of(
     store: Store, hub: Hub, run: Run, after: LogPosition | None, left: Left
 ) -> AsyncGenerator[bytes]:
     """Yield the records of a run behind a position, then each new one, until the reader leaves."""
-    outbox = Outbox()
-    left.add_done_callback(lambda _: outbox.end())
     try:
         # Followed first, so that nothing falls between what is read and what comes.
-        async with hub.follow(run, outbox) as views:
+        async with hub.follow(run) as (outbox, views):
+            left.add_done_callback(lambda _: outbox.end())
             yield b"retry: 1000\n\n"
             firsts = await asyncio.gather(*(first_of(store, key) for key in views))
             names = [[key.kind.name, *key.keys] for key in views]
