@@ -6,9 +6,10 @@ import asyncio
 import datetime as dt
 import json
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -78,6 +79,9 @@ _SQLITE: Final = Dialect(
 _POSTGRES: Final = Dialect("%s", _TYPES, "begin", " for update")
 _TOGETHER: Final = 100
 """Rows that SQLite is given in a statement: for each one the thread waits for the event loop's."""
+_FILES: Final = threading.Lock()
+"""Held while a file of DuckDB is opened or closed. Its lock is the process's: where two threads do
+that at once, the one that closes may end the other's lock, and another process may write, too."""
 _DUCKDB: Final = Dialect("?", {**_TYPES, "bytes": "blob", "json": "json"}, "begin transaction", "")
 
 
@@ -164,7 +168,8 @@ class Database:
                 if self._dialect is _POSTGRES and not connection.closed:
                     connection.autocommit = self._was_autocommit  # a pool gives it to others
             finally:
-                self._let_go(connection)
+                with _FILES if self._dialect is _DUCKDB else nullcontext():
+                    self._let_go(connection)
 
     def is_there(self) -> bool:
         """Whether the database answers; on the thread only. Otherwise it connects again later."""
@@ -347,7 +352,12 @@ def _connecting(to: str) -> Connect:
             import duckdb
         except ImportError as error:
             raise ConfigurationError("DuckDB is in pip install 'foldlog[archive]'") from error
-        return lambda: duckdb.connect(path)
+
+        def connect() -> Any:
+            with _FILES:
+                return duckdb.connect(path)
+
+        return connect
     if scheme == "sqlite" and path:
         return lambda: _sqlite(path)
     raise Misuse(
