@@ -8,7 +8,7 @@ import random
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 import foldlog
 from foldlog import Message, TaskStatus
 from foldlog.errors import StoreClosed
+from foldlog.projectors.database import Database
 from foldlog.sql import SqlError, SqlOutOfMemory, SqlTimeout, asking, file
 from foldlog.sql.messages import POSITION
 from foldlog.store import subscribing
@@ -299,6 +300,26 @@ async def test_killed_programs_leave_tables_that_go_on(store: foldlog.Store, kil
         running.kill()
         await running.wait()
         await is_as_built_anew(store)
+
+
+async def test_rows_are_written_with_how_far_they_are_or_not_at_all(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.save_update(update("one"))
+    await is_as_built_anew(store, "updates")
+    await store.save_update(update("two"))
+    execute = Database.execute
+
+    def interrupted(self: Database, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        if sql.startswith(f"update {POSITION}"):
+            raise RuntimeError("cut short")
+        return execute(self, sql, parameters)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "execute", interrupted)
+        with pytest.raises(RuntimeError, match="cut short"):
+            await store.sql("select count(*) from updates")
+    await is_as_built_anew(store, "updates")
 
 
 async def test_answers_are_arrow(store: foldlog.Store) -> None:
