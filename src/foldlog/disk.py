@@ -1,4 +1,4 @@
-"""What has to be on the disk before anybody is told so."""
+"""What has to be on the disk before anything says so."""
 
 from __future__ import annotations
 

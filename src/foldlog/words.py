@@ -1,6 +1,6 @@
 """Records in plain words: the line that a kind declares for each of its records.
 
-The page, the shell and whoever tells what went on show these lines. They name no types of records
+The page, the shell and what else says what went on show these lines. They name no types of records
 and no fields: "task research started: Compare fares", "ann: When is the ferry?".
 """
 

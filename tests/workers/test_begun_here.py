@@ -73,6 +73,15 @@ async def test_what_cannot_be_started_takes_no_slot(store: foldlog.Store) -> Non
             assert await started.result(timeout=PATIENCE) == 8
 
 
+async def _starting(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, append: Any
+) -> asyncio.Task[Any]:
+    """Start a run beside a free worker, by another append."""
+    await queues_are(store, lambda state: bool(state.workers))
+    monkeypatch.setattr(core_of(store), "append_at_once", append)
+    return asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+
+
 async def test_a_start_that_is_cancelled_leaves_a_run_that_is_done_or_none(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,9 +92,7 @@ async def test_a_start_that_is_cancelled_leaves_a_run_that_is_done_or_none(
         raise asyncio.CancelledError
 
     async with Worker(store, [doubled]):
-        await queues_are(store, lambda state: bool(state.workers))
-        monkeypatch.setattr(core_of(store), "append_at_once", cut_short)
-        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        starting = await _starting(store, monkeypatch, cut_short)
         await asyncio.wait([starting])
         monkeypatch.undo()
         assert starting.cancelled()
@@ -103,9 +110,7 @@ async def test_a_worker_that_is_cancelled_at_that_moment_leaves_the_run_to_the_n
         return await append(*args, **kwargs)
 
     async with working(store, doubled):
-        await queues_are(store, lambda state: bool(state.workers))
-        monkeypatch.setattr(core_of(store), "append_at_once", held_up)
-        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        starting = await _starting(store, monkeypatch, held_up)
         await appending.wait()
         monkeypatch.undo()
         asyncio.get_running_loop().call_later(0, go_on.set)  # the worker is being cancelled
@@ -126,9 +131,7 @@ async def test_what_was_sent_for_a_start_that_is_cancelled_comes_too_late(
         raise asyncio.CancelledError
 
     async with Worker(store, [doubled]):
-        await queues_are(store, lambda state: bool(state.workers))
-        monkeypatch.setattr(core_of(store), "append_at_once", on_its_way)
-        starting = asyncio.create_task(store.start(doubled, 4, id="a", session_id="s"))
+        starting = await _starting(store, monkeypatch, on_its_way)
         await asyncio.wait([starting])
         assert starting.cancelled()
         run = store.queues.handle("a", session_id="s")

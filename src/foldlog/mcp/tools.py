@@ -110,19 +110,19 @@ class Tools:
                 pairs = zip(ends, each.position.shards, strict=True)
                 ends, scanned = tuple(new if new.seq else old for old, new in pairs), scanned + 1
                 line = Line(**each.record["line"])
-                is_told = line.tone != "aside" and line.group != "lists"
-                if (text or is_told) and text.lower() in _json(each.record["record"]).lower():
+                is_shown = line.tone != "aside" and line.group != "lists"
+                if (text or is_shown) and text.lower() in _json(each.record["record"]).lower():
                     found.append((each, line))
                     size += len(str(line)) + _MARGIN
         if not found and not cursor:
             await self._check(store, session_id)
         places = {id(line): _short(each.position) for each, line in found}
-        told = [(each.key, each.record["recorded_at"], line) for each, line in reversed(found)]
+        parts = [(each.key, each.record["recorded_at"], line) for each, line in reversed(found)]
         lines, day = list[str](), ""
-        for part in [Part(at_, line) for _, at_, line in told] if text else tell(told):
+        for part in [Part(at_, line) for _, at_, line in parts] if text else tell(parts):
             earlier, (day, _, clock) = day, (when(part.at) or "").partition("T")
             lines += [day] if day != earlier else []
-            lines += _told(part, f"{places[id(part.line)]} {clock[:8]}")
+            lines += _lines(part, f"{places[id(part.line)]} {clock[:8]}")
         return "\n".join(filter(None, [*lines, more])) or "nothing happened"
 
     async def record(self, session_id: Id, position: Position, offset: Offset = 0) -> str:
@@ -229,7 +229,7 @@ def _short(position: LogPosition) -> str:
     return "@" + ",".join(parts)
 
 
-def _told(part: Part, margin: str) -> list[str]:
+def _lines(part: Part, margin: str) -> list[str]:
     """The lines of a part of a story: where and when, what happened, what became of it."""
     indent = "  " * part.depth
     waits = " (nobody has answered yet)" if part.waits else ""

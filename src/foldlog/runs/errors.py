@@ -65,9 +65,9 @@ class RunCancelled(_OfRun):
     """
 
     def __init__(self, session_id: str, run: str, reason: str = "") -> None:
-        told = f" ({reason:.200})" if reason else ""
+        said = f" ({reason:.200})" if reason else ""
         super().__init__(
-            session_id, run, f"was cancelled{told}; open it with restart=True to begin anew"
+            session_id, run, f"was cancelled{said}; open it with restart=True to begin anew"
         )
         self.reason = reason
 

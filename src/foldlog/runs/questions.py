@@ -1,4 +1,4 @@
-"""What waits for a person at a run: a question, or a step of which nobody knows whether it was."""
+"""What waits for a person at a run: a question, or a step that may have happened or not."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Tenure:
             NotFound: there is no step `redo_from`. Others as `Store.decide`.
         """
         look, clock = Look(self._store), asyncio.get_running_loop().time
-        began, told = clock(), ""
+        began, said = clock(), ""
         with ExitStack() as waiting:
             while True:
                 state = await self.read()  # what is decided on it proves it
@@ -188,8 +188,8 @@ class Tenure:
                 if waited >= wait:
                     since = dt.datetime.fromtimestamp(state.since, dt.UTC)
                     raise RunBusy(self.session_id, self.name, state.host, state.pid, since, waited)
-                if told != owner:
-                    told = owner
+                if said != owner:
+                    said = owner
                     waiting.close()
                     owned = f"its owner, process {state.pid} on {state.host:.80}"
                     waiting.enter_context(self.waits_for(owned))
@@ -350,9 +350,9 @@ class Tenure:
     @contextmanager
     def waits_for(self, what: str, level: int = logging.INFO) -> Iterator[None]:
         """Say in a line, and in `health` while it lasts, what the run waits for."""
-        told = f"run {self.name!r:.80} of session {self.session_id!r:.80} waits for {what}"
-        _log.log(level, told)
-        with self._core.waits_for(told):
+        said = f"run {self.name!r:.80} of session {self.session_id!r:.80} waits for {what}"
+        _log.log(level, said)
+        with self._core.waits_for(said):
             yield
 
 

@@ -51,7 +51,7 @@ class Feeds:
 
     async def _session(self, session: str, kinds: Collection[str], after: str | None) -> Look:
         views = await Run("session", session).views(self._store)
-        self._sessions.consists(session, {_owner_of(*key) for key in views})
+        self._sessions.consists(session, {_owner_of(*key) for key in views} - {session})
         some = [key for key in views if not kinds or key.kind.name in kinds]
         return await self._page(some, after, lambda record: record)
 

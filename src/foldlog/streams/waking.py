@@ -61,7 +61,7 @@ class Wakes:
                 await asyncio.gather(task, return_exceptions=True)
 
     def consists(self, name: Hashable, parts: Set[Hashable]) -> None:
-        """Have who listens be woken by what has one of these names, too."""
+        """Have who listens be woken by what has one of these names, too, and by no other parts."""
         for part in self._parts.pop(name, ()):
             self._wholes[part].discard(name)
             if not self._wholes[part]:

@@ -184,7 +184,7 @@ def refusal(status: int, type_: str, message: str, **more: object) -> JSONRespon
 
 
 def refused_response(refused: Refused) -> JSONResponse:
-    """Return what a request is told that is not served."""
+    """Return the answer to a request that is not served."""
     response = refusal(refused.status, "Refused", refused.reason)
     response.headers.update(refused.headers)
     return response

@@ -486,8 +486,8 @@ class Execution:
             )
         except Exception as error:
             if error in raised and not consists_of(error, RunPaused, StepUnknown):
-                told = {"message": shortened(message_of(error))}
-                await self._publish(address, event_type, ExecutionStatus.FAILED, began, **told)
+                failed = {"message": shortened(message_of(error))}
+                await self._publish(address, event_type, ExecutionStatus.FAILED, began, **failed)
             raise
         if not given:
             step = self._steps[address]
@@ -593,10 +593,10 @@ class Execution:
         """Tell the event bus, if there is one, of a step; `began` by the clock of performance."""
         if self._event_bus is not None:
             seconds = 0.0 if began is None else time.perf_counter() - began
-            told = ExecutionEvent(
+            event = ExecutionEvent(
                 self.state_id, address, event_type, status, execution_time=seconds, **fields
             )
-            taken = self._event_bus.publish(told)
+            taken = self._event_bus.publish(event)
             if inspect.isawaitable(taken):
                 await taken
 
