@@ -10,6 +10,7 @@ import pytest
 
 import foldlog
 from foldlog.scoped import Scope, VersionConflict
+from foldlog.store.core import core_of
 from foldlog.store.decisions import At, Decided, decide_drafts
 from foldlog.store.payloads import encode
 from tests.conftest import OpenStore
@@ -70,7 +71,7 @@ async def test_a_repeat_proves_that_nobody_has_written_to_its_view(
     )
     store, other = [await reopen(kinds=[COUNTS, once]) for _ in range(2)]
     await store.append(once("a"), Once(1))
-    append = store._core.append_at_once
+    append = core_of(store).append_at_once
 
     def decide(ones: list[Once], made: list[Made]) -> dict[foldlog.Key[Any], Any]:
         return {once("a"): [Once(1)], COUNTS("a"): [Made(len(ones))]}
@@ -80,7 +81,7 @@ async def test_a_repeat_proves_that_nobody_has_written_to_its_view(
         await other.append(once("a"), Once(2))
         return await append(appends)
 
-    monkeypatch.setattr(store._core, "append_at_once", late)
+    monkeypatch.setattr(core_of(store), "append_at_once", late)
     await store.decide([once("a"), COUNTS("a")], decide)
     assert await other.view(COUNTS("a"), consistency="strong") == [Made(2)]
 
@@ -93,7 +94,7 @@ async def test_what_a_decision_has_not_looked_at_is_not_proved(
     for name in "ab":
         await store.append(COUNTS(name), Made(0))
         await store.view(COUNTS(name))
-    core, asked = store._core, list[str]()
+    core, asked = core_of(store), list[str]()
     refresh = core.hot_views.refresh
 
     async def counted(view: Any, consistency: Any) -> None:
@@ -114,17 +115,17 @@ async def test_nothing_is_refused_for_a_half_of_what_others_append(
     reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = [await reopen(kinds=[COUNTS]) for _ in range(2)]
-    read = store._core.read_at
+    core = core_of(store)
+    read = core.read_at
     await store.append(COUNTS("b"), Made(0))
 
-    async def between(*args: Any, **options: Any) -> Any:
-        found = await read(*args, **options)
-        if options["consistency"] == "strong":
+    async def behind(*args: Any, **options: Any) -> Any:
+        if options["consistency"] == "strong":  # of b: that there was nothing of a is known
             monkeypatch.undo()
             async with other.atomic():
                 await other.append(COUNTS("a"), Made(0))
                 await other.append(COUNTS("b"), Made(1))
-        return found
+        return await read(*args, **options)
 
     def decide(a: list[Made], b: list[Made]) -> dict[foldlog.Key[Any], Any]:
         if len(a) + 1 != len(b):
@@ -133,7 +134,8 @@ async def test_nothing_is_refused_for_a_half_of_what_others_append(
             raise foldlog.Misuse("nothing is there")
         return {COUNTS("a"): [Made(len(a))]}
 
-    monkeypatch.setattr(store._core, "read_at", between)
+    monkeypatch.setattr(core, "read_at", behind)
+    monkeypatch.setattr(core.hot_views, "_hints", lambda _: lambda _: None)  # no push comes
     await store.decide([COUNTS("a"), COUNTS("b")], decide)
     assert await store.view(COUNTS("a")) == [Made(0), Made(1)]
 
