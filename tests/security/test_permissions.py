@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog.log.jetstream.connection import Connection, Forbidden
 from foldlog.telemetry.stores import jetstream
 from tests.security.conftest import CONFIG
 from tests.security.server import PATIENCE, Certificates, free_port, running, secret
@@ -61,3 +62,23 @@ async def test_a_store_that_may_not_use_marks_does_without(
                 assert await store.list_updates("session") == []
                 await store.save_update(update("other", "another"))
                 await store.clear_session("another")
+
+
+@pytest.mark.parametrize("ask", ["request", "collect"])
+async def test_what_is_refused_waits_for_no_reply(tmp_path: Path, ask: str) -> None:
+    config, port = tmp_path / "nats.conf", free_port()
+    config.write_text(
+        f"""listen: "127.0.0.1:{port}"
+        authorization: {{users: [
+            {{user: ann, password: a, permissions: {{publish: {{deny: "closed.>"}}}}}}
+        ]}}"""
+    )
+    async with running(config, {}), asyncio.timeout(PATIENCE):
+        connection = await Connection.open(
+            f"nats://127.0.0.1:{port}", timeout=PATIENCE, options={"user": "ann", "password": "a"}
+        )
+        try:
+            with pytest.raises(Forbidden, match=r"closed\.door"):
+                await getattr(connection, ask)("closed.door", b"", timeout=10 * PATIENCE)
+        finally:
+            await connection.close()

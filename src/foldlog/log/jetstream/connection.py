@@ -108,7 +108,7 @@ class Connection:
         self._connected = asyncio.Event()
         self._on_epoch: list[Callable[[], None]] = []
         self._numbers = itertools.count(1)  # each ends the subject of one reply
-        self._waiting: dict[bytes, tuple[_Replies, int]] = {}
+        self._waiting: dict[bytes, tuple[_Replies, int, str]] = {}
         self._inbox = ""
         self._last_error: Exception | None = None
         self._forbidden = set[str]()
@@ -277,6 +277,8 @@ class Connection:
         found = await self._exchange(waiting, [asking], timeout)
         if waiting.done.result():
             return found
+        if self.forbids(asking.subject):
+            raise Forbidden(f"this account may not send to {asking.subject}")
         if self._client.is_connected:
             raise LogTimeout(f"reading by {asking.subject}", timeout)
         raise ReplyLost("the connection broke")
@@ -291,7 +293,7 @@ class Connection:
             reply = f"{self._inbox}{next(self._numbers)}"
             asking.append(Outgoing(each.subject, each.payload, each.headers, each.reply or reply))
             inboxes.append(reply.encode())
-            self._waiting[inboxes[-1]] = waiting, number
+            self._waiting[inboxes[-1]] = waiting, number, each.subject
         giving_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
         try:
             self._client.send(*asking, at_once=at_once)
@@ -330,11 +332,11 @@ class Connection:
     def _on_reply(self, msg: Incoming) -> None:
         found = self._waiting.get(msg.raw[0])
         if found is not None:  # else it came too late
-            waiting, number = found
+            waiting, number, _ = found
             waiting.arrived(number, msg)
 
     def _lose_replies(self) -> None:
-        for waiting, _ in self._waiting.values():
+        for waiting, *_ in self._waiting.values():
             waiting.give_up()
 
     async def _on_error(self, error: Exception) -> None:
@@ -342,6 +344,9 @@ class Connection:
         _log.debug("nats: %r", error)
         if found := server_details.FORBIDDEN.search(str(error)):
             self._forbidden.add(found[1].lower())
+            for waiting, _, subject in self._waiting.values():
+                if self.forbids(subject):  # no reply to it comes
+                    waiting.give_up()
         if self._signing_in is not None and (reason := refusal(error)) is not None:
             raise ConfigurationError(f"no connection to {self._signing_in()}: {reason}")
         await self._bring_back()
