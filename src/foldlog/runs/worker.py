@@ -287,7 +287,7 @@ class Worker:
                 await self._patiently(lambda: self._say(Left(entry.session_id, entry.run)))
                 return
             _log.warning("run %s of session %s: %r", entry.run, entry.session_id, error)
-            if isinstance(error, FoldlogError):
+            if isinstance(error, FoldlogError) and not isinstance(error, StoreClosed):
                 await asyncio.sleep(_PAUSE)  # what was not recorded is tried again
 
     async def _forget(self, entry: Entry) -> None:
