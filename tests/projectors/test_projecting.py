@@ -136,12 +136,12 @@ async def test_of_two_that_project_one_writes_and_the_other_goes_on_after_it(
         async with first:
             await first.caught_up(timeout=PATIENCE)
             following = asyncio.create_task(second.run())
-            for n in range(20):
+            for n in range(5):
                 await save(one, "one", [n])
                 for each in (first, second):  # one of them stands by, and sees what the other does
                     await each.caught_up(timeout=PATIENCE)
         monkeypatch.setattr(projecting, "_SILENCE", 0.05)
-        await save(one, "one", range(20, 40))
+        await save(one, "one", range(5, 25))
         await second.caught_up(timeout=PATIENCE)
         second.stop()
         await following

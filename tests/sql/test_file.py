@@ -282,7 +282,7 @@ async def test_two_stores_ask_side_by_side(embedded_path: Path) -> None:
         await is_as_built_anew(b, "updates")
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.long)])
 async def test_killed_programs_leave_tables_that_go_on(store: foldlog.Store, kills: int) -> None:
     """Two at once, of which one is killed at any point: of its writes, and of its queries."""
     path, namespace = str(directory(store).parents[1]), store._core.namespace.name

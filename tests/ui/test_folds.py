@@ -201,6 +201,7 @@ async def test_a_session_with_everything(browser: Browser, store: foldlog.Store)
     await check(browser, store, Run("session", "the fork"), since=forked)
 
 
+@pytest.mark.long
 async def test_long_sessions_whose_states_are_kept_in_strides(
     browser: Browser, store: foldlog.Store
 ) -> None:

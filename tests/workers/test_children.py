@@ -6,7 +6,7 @@ import pytest
 
 import foldlog
 from foldlog import RunCancelled, RunFailed, Worker, durable
-from foldlog.runs import Run
+from foldlog.runs import Run, worker
 from tests.workers.working import PATIENCE, doubled, queues_are, reached
 
 
@@ -55,8 +55,10 @@ async def test_what_becomes_of_children_reaches_their_parent(store: foldlog.Stor
 
 
 async def test_a_child_that_is_cancelled_fails_a_parent_that_does_not_expect_it(
-    store: foldlog.Store,
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(worker, "_PAUSE", 0.01)
+
     @durable
     async def waiting(run: Run) -> None:
         await run.wait_for("never")

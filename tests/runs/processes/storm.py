@@ -29,7 +29,7 @@ from tests.support.workers import StartWorker, Worker, starting
 
 SIDE_BY_SIDE = 50
 _PROCESSES = 2
-_KILLS = 10
+KILLS = 10
 """Of each pair of processes, about, and as many times it is frozen."""
 
 PAUSE, RESUME, CANCEL = (
@@ -101,7 +101,7 @@ class Storm:
         """Have something happen to the process, or to the run that has just said something."""
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
-        drawn, often = self.chance.random(), _KILLS / (10 * len(self.sessions) * _PROCESSES)
+        drawn, often = self.chance.random(), KILLS / (10 * len(self.sessions) * _PROCESSES)
         if drawn < often:
             self.counts["kills"] += 1
             await worker.kill()
