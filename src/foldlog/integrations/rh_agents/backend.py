@@ -28,6 +28,7 @@ from foldlog.integrations.rh_agents.snapshots import (
     with_steps,
     write_state,
 )
+from foldlog.integrations.rh_agents.validating import Validating
 from foldlog.opening import Store
 from foldlog.opening.states import listed_states, read_state
 from foldlog.store.belonging import add_belongings
@@ -271,13 +272,14 @@ class StateBackend(Capability):
             raise Misuse(
                 "resume_from_address= or restart=, and VALIDATION: it begins with the first step"
             )
-        return Execution(
+        made = Validating if replay_mode is ReplayMode.VALIDATION else Execution
+        return made(
             self._store,
             str(uuid.uuid4()) if state_id is None else checked_id(state_id, "state_id"),
             metadata=metadata,
             version=version,
             migrations=self._migrations,
-            mode=replay_mode,
+            republishes=replay_mode is ReplayMode.REPUBLISH_ALL,
             event_bus=event_bus,
             auto_checkpoint=auto_checkpoint_config or AutoCheckpointConfig(),
             artifacts=artifacts or self.artifacts,

@@ -6,17 +6,16 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self
 
 from pydantic.dataclasses import dataclass
 
 from foldlog import codec
-from foldlog.envelope import Draft
-from foldlog.errors import Misuse, RedactionFailed
+from foldlog.errors import Misuse
 from foldlog.integrations.rh_agents.artifacts import ArtifactBackend
+from foldlog.integrations.rh_agents.checkpoints import Checkpoint
 from foldlog.integrations.rh_agents.migrations import Migrations
 from foldlog.integrations.rh_agents.models import (
-    SCHEMA_VERSION,
     AutoCheckpointConfig,
     EventBus,
     EventType,
@@ -27,19 +26,10 @@ from foldlog.integrations.rh_agents.models import (
     StateSnapshot,
     StateStatus,
 )
-from foldlog.integrations.rh_agents.snapshots import (
-    Value,
-    native,
-    now,
-    restored,
-    steps_of,
-    valued,
-    with_steps,
-    write_state,
-)
+from foldlog.integrations.rh_agents.snapshots import steps_of, with_steps
 from foldlog.integrations.rh_agents.validation import Comparison, Validation
 from foldlog.opening import Store
-from foldlog.opening.states import ARTIFACT, read_state, whole
+from foldlog.opening.states import ARTIFACT, read_state
 from foldlog.runs import (
     ResultMissing,
     Run,
@@ -52,7 +42,6 @@ from foldlog.runs import (
 from foldlog.runs.errors import consists_of
 from foldlog.runs.results import (
     Result,
-    StepRedaction,
     dump_result,
     load_result,
     message_of,
@@ -61,17 +50,11 @@ from foldlog.runs.results import (
 from foldlog.runs.steps import called
 from foldlog.store.belonging import add_belongings
 from foldlog.store.core import core_of
-from foldlog.store.payloads import encode
 from foldlog.subjects import checked_id
 from foldlog.values import returned_type, type_codec
 from foldlog_projections.rh_agents import states
-from foldlog_projections.rh_agents.states import OfRun, State
 from foldlog_projections.runs import runs
 from foldlog_projections.runs.runs import Step
-
-T = TypeVar("T")
-
-_CHECKPOINT = "Execution.save_checkpoint"
 
 
 @dataclass(frozen=True)
@@ -119,7 +102,7 @@ class Execution:
         metadata: StateMetadata | None,
         version: str | None,
         migrations: Migrations | None,
-        mode: ReplayMode,
+        republishes: bool,
         event_bus: EventBus | None,
         auto_checkpoint: AutoCheckpointConfig,
         artifacts: ArtifactBackend,
@@ -130,15 +113,14 @@ class Execution:
         self.run: Run
         self._store = store
         self._given = metadata, version
-        self._migrations = migrations
-        self._mode = mode
+        self._republishes = republishes
         self._event_bus = event_bus
         self._auto_checkpoint = auto_checkpoint
         self._artifacts = artifacts
         self._session_id = session_id
         self._run_options = run_options
+        self._checkpoint = Checkpoint(store, state_id, migrations)
         self._comparison = Comparison()
-        self._snapshot = self._new()
         self._known: dict[str, Step] = {}
         self._phase: Literal["new", "open", "left"] = "new"
 
@@ -222,13 +204,12 @@ class Execution:
     @property
     def storage(self) -> dict[str, Any]:
         """Your data: saved with each checkpoint, restored when the execution is entered again."""
-        data: dict[str, Any] = self._snapshot.execution_state["storage"]["data"]
-        return data
+        return self._checkpoint.storage
 
     @property
     def metadata(self) -> StateMetadata:
         """What it is found by; changes are saved with the next checkpoint."""
-        return self._snapshot.metadata
+        return self._checkpoint.snapshot.metadata
 
     @property
     def validation(self) -> Validation:
@@ -250,59 +231,37 @@ class Execution:
         session_id = state.session_id or self._session_id or self.state_id
         if self._session_id not in (None, session_id):
             raise Misuse(f"state {self.state_id!r:.80} is of session {session_id!r:.80}")
-        self._adopt(state)  # or refuse it, before anything is on record
-        is_known = state.is_of_execution
+        self._checkpoint.adopt(state)  # or refuse it, before anything is on record
+        is_of_execution, is_of_run = state.is_of_execution, bool(state.session_id)
         self._known = await steps_of(self._store, self.state_id, state)
         name = state.run or self.state_id
-        self.run = run = self._store.run(name, session_id=session_id, **self._run_options)
-        if self._mode is ReplayMode.VALIDATION:
-            if not is_known:
-                raise Misuse(f"there is no execution {self.state_id!r:.80} to be validated")
-            if not state.session_id:
-                self._known = await whole(self._store, self.state_id, self._known)
-        else:
-            key = states.kind(self.state_id)
-            await add_belongings(core_of(self._store), session_id, key)
-            await run
-            try:
-                await self._begin()
-            except BaseException as error:
-                await run.__aexit__(type(error), error, error.__traceback__)
-                raise
+        self.run = self._store.run(name, session_id=session_id, **self._run_options)
+        await self._enter(is_of_execution, is_of_run)
         self._phase = "open"
         return self
 
-    async def _begin(self) -> None:
-        before, self._known = self._known, await self._steps_on_record()
-        void = {name for name, step in before.items() if step.type == ARTIFACT} - {*self._known}
-        draft = encode(states.kind, OfRun(self.run.session_id, self.run.name, self.run.token))
-
-        def begin(state: State) -> tuple[list[Draft], Value]:
-            if state.token > self.run.token and state.session_id == self.run.session_id:
-                raise self._taken_over(state)
-            self._adopt(state)
-            metadata, version = self._given
-            if metadata is not None:
-                self._snapshot.metadata = metadata.model_copy(deep=True)
-            if version is not None:
-                self._snapshot.version = version
-            for name in void & {*self._snapshot.artifact_refs}:
-                del self._snapshot.artifact_refs[name]
-            return [draft], self._value(StateStatus.RUNNING)
-
-        await write_state(self._store, self.state_id, begin, in_atomic="refuse")
+    async def _enter(self, is_of_execution: bool, is_of_run: bool) -> None:
+        """Open the run; what its state was of is of no account."""
+        key = states.kind(self.state_id)
+        await add_belongings(core_of(self._store), self.run.session_id, key)
+        await self.run
+        try:
+            before, self._known = self._known, await self._steps_on_record()
+            void = {name for name, step in before.items() if step.type == ARTIFACT}
+            await self._checkpoint.begin(self.run, *self._given, void - {*self._known})
+        except BaseException as error:
+            await self.run.__aexit__(type(error), error, error.__traceback__)
+            raise
 
     async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:
             await self.close()
             return
         self._phase = "left"
-        if self._mode is ReplayMode.VALIDATION:
-            return
         try:
             if isinstance(error, Exception) and not consists_of(error, RunPaused, RunTakenOver):
                 waits = consists_of(error, RunPaused, StepUnknown)
-                await self._save(StateStatus.PAUSED if waits else StateStatus.FAILED)
+                await self._checkpoint.save(StateStatus.PAUSED if waits else StateStatus.FAILED)
         finally:
             await self.run.__aexit__(kind, error, traceback)
 
@@ -318,17 +277,15 @@ class Execution:
         """
         self._check_open()
         self._phase = "left"
-        if self._mode is ReplayMode.VALIDATION:
-            return
         try:
-            await self._save(StateStatus.COMPLETED)
+            await self._checkpoint.save(StateStatus.COMPLETED)
         except BaseException as error:
             await self.run.__aexit__(type(error), error, error.__traceback__)
             raise
         try:
             await self.run.close()
         except RunCancelled:
-            await self._save(StateStatus.FAILED)
+            await self._checkpoint.save(StateStatus.FAILED)
             raise
 
     # --- what is on record ------------------------------------------------------------------------
@@ -336,9 +293,8 @@ class Execution:
     @property
     def _steps(self) -> dict[str, Step]:
         """The steps on record: as they are in memory, else as they were when they last were."""
-        if self._mode is not ReplayMode.VALIDATION:
-            found = self._store.peek(self._key, lambda run: dict(run.steps))
-            self._known = self._known if found is None else found
+        found = self._store.peek(self._key, lambda run: dict(run.steps))
+        self._known = self._known if found is None else found
         return self._known
 
     async def _steps_on_record(self) -> dict[str, Step]:
@@ -354,7 +310,7 @@ class Execution:
         Args:
             address: the step.
         """
-        return self._mode is not ReplayMode.VALIDATION and self.has_completed_event(address)
+        return self.has_completed_event(address)
 
     def has_completed_event(self, address: str) -> bool:
         """Return whether a step is done, in any mode.
@@ -362,7 +318,7 @@ class Execution:
         Args:
             address: the step.
         """
-        return _is_done(self._steps.get(address))
+        return is_done(self._steps.get(address))
 
     async def get_event_result(self, address: str, returns: Any = None) -> Any | None:
         """Return the recorded result of a step that is done, a new object; else None.
@@ -377,7 +333,7 @@ class Execution:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         step = self._steps.get(address)
-        if step is None or not _is_done(step):
+        if step is None or not is_done(step):
             return None
         if step.type == ARTIFACT:
             return await self._artifact_of(step, returns)
@@ -449,17 +405,9 @@ class Execution:
             ...     await execution.step("search", search, "Oslo")
             ['SK to Oslo']
         """
-        checked_id(address, "address")
-        self._check_open()
-        if not callable(function):
-            raise Misuse(f"step {address!r:.80} takes the function and its arguments")
-        declared = returned_type(function) if returns is None else returns
-        if self._mode is ReplayMode.VALIDATION:
-            for name in ("repeatable", "timeout", "retries", "pause"):
-                options.pop(name, None)
-            return await self._validated(address, declared, lambda: called(function, args, options))
+        declared = self._declared(address, function, returns)
         known = self._steps.get(address)
-        is_artifact = known.type == ARTIFACT if known and _is_done(known) else artifact
+        is_artifact = known.type == ARTIFACT if known and is_done(known) else artifact
         given: list[Any] = []
         raised: list[Exception] = []
         began = time.perf_counter()
@@ -501,31 +449,21 @@ class Execution:
             await self.save_checkpoint()
         return result
 
+    def _declared(self, address: str, function: Any, returns: Any) -> Any:
+        """The type of a step's result. Raises as `step` for what cannot be one."""
+        checked_id(address, "address")
+        self._check_open()
+        if not callable(function):
+            raise Misuse(f"step {address!r:.80} takes the function and its arguments")
+        return returned_type(function) if returns is None else returns
+
     async def _stored(self, address: str, value: Any, declared: Any) -> StoredArtifact:
         """Save a result as an artifact of the execution."""
         is_opaque = self._artifacts.codec == "pickle"
         found = Result(value) if is_opaque else dump_result(value, type_codec(declared))
         artifact_id = await self._artifacts.add_artifact(found.data)
-        await self._refer(address, artifact_id)
+        await self._checkpoint.refer(address, artifact_id)
         return StoredArtifact(artifact_id, found.type)
-
-    async def _validated(self, address: str, declared: Any, call: Callable[[], Any]) -> Any:
-        """Call a step, and compare its outcome with the one on record."""
-        recorded = self._known.get(address)
-        core = core_of(self._store)
-        redaction = StepRedaction(core.redaction, self.run.session_id, self.run.name)
-        try:
-            value = await call()
-        except Exception as error:
-            if not consists_of(error, RunPaused):
-                message = redaction.message(address, error)
-                self._comparison.raised(address, recorded, type(error).__qualname__, message)
-            raise
-        expected = await self.get_event_result(address)
-        type_ = type_codec(declared)
-        actual = redaction.result(address, dump_result(value, type_), type_)
-        self._comparison.gave(address, recorded, expected, actual.data)
-        return value
 
     async def ask(self, address: str, request: Any = None, **options: Any) -> Any:
         """Return what a person answered at this address; until then, stop the execution here.
@@ -566,10 +504,6 @@ class Execution:
         checked_id(address, "address")
         self._check_open()
         known = self._steps.get(address)
-        if self._mode is ReplayMode.VALIDATION:
-            if not _is_done(known):
-                raise RunPaused(self.run.session_id, self.run.name, address, request)
-            return await self.get_event_result(address, options.get("returns"))
         try:
             answer = await self.run.ask(address, request, **{"wait": 0, **options})
         except RunPaused:
@@ -578,7 +512,7 @@ class Execution:
             if known is None or asked is None or known.question != asked.question:
                 await self._publish(address, EventType.USER, ExecutionStatus.AWAITING)
             raise
-        if _is_done(known):
+        if is_done(known):
             await self._recovered(address, EventType.USER, answer)
         return answer
 
@@ -601,7 +535,7 @@ class Execution:
                 await taken
 
     async def _recovered(self, address: str, event_type: str, result: Any) -> None:
-        if self._mode is ReplayMode.REPUBLISH_ALL:
+        if self._republishes:
             status = ExecutionStatus.RECOVERED
             await self._publish(address, event_type, status, result=result, is_replayed=True)
 
@@ -616,7 +550,7 @@ class Execution:
             status: the snapshot's status.
             metadata: None: the execution's.
         """
-        snapshot = self._snapshot.model_copy(update={"status": status}, deep=True)
+        snapshot = self._checkpoint.snapshot.model_copy(update={"status": status}, deep=True)
         if metadata is not None:
             snapshot.metadata = metadata
         return with_steps(snapshot, self._steps)
@@ -641,11 +575,9 @@ class Execution:
             Misuse: the execution is not entered, or was left.
         """
         self._check_open()
-        if self._mode is ReplayMode.VALIDATION:
-            return False
         if metadata is not None:
-            self._snapshot.metadata = metadata.model_copy(deep=True)
-        await self._save(status)
+            self._checkpoint.snapshot.metadata = metadata.model_copy(deep=True)
+        await self._checkpoint.save(status)
         return True
 
     async def put_artifact(self, name: str, artifact: Any) -> str:
@@ -666,11 +598,9 @@ class Execution:
             Misuse: the execution is not entered, or was left.
         """
         self._check_open()
-        if self._mode is ReplayMode.VALIDATION:
-            return self._artifacts.artifact_id(artifact)
         artifact_id = await self._artifacts.add_artifact(artifact)
         # At once: the garbage collection may come before the next checkpoint.
-        await self._refer(name, artifact_id)
+        await self._checkpoint.refer(name, artifact_id)
         if self._auto_checkpoint.applies_to("", is_artifact=True):
             await self.save_checkpoint()
         return artifact_id
@@ -687,75 +617,8 @@ class Execution:
             LogUnavailable, LogCorrupt: the log did not answer, or the bytes are not whole.
             StoreClosed: the store is closed.
         """
-        artifact_id = self._snapshot.artifact_refs.get(name)
+        artifact_id = self._checkpoint.snapshot.artifact_refs.get(name)
         return None if artifact_id is None else await self._artifacts.load_artifact(artifact_id)
-
-    async def _refer(self, name: str, artifact_id: str) -> None:
-        """Put an artifact's name on record, ahead of the next checkpoint."""
-        ref = native({name: artifact_id}, "artifact_refs")
-        self._snapshot.artifact_refs |= ref
-
-        def value(state: State) -> Value:
-            saved: Value = state.value or {}  # there is one since the execution began
-            return {**saved, "updated_at": now(), "artifact_refs": saved["artifact_refs"] | ref}
-
-        await self._write(value)
-
-    async def _save(self, status: StateStatus) -> None:
-        value = self._value(status)
-        await self._write(lambda _: value)
-
-    async def _write(self, value: Callable[[State], Value]) -> None:
-        """Save a snapshot, while the run is this owner's. Raises RunTakenOver where it is not."""
-
-        def change(state: State) -> tuple[list[Draft], Value]:
-            if (state.session_id, state.token) != (self.run.session_id, self.run.token):
-                raise self._taken_over(state)
-            return [], value(state)
-
-        await write_state(self._store, self.state_id, change, in_atomic="refuse")
-
-    def _taken_over(self, state: State) -> RunTakenOver:
-        owner = "another owner" if state.session_id else ""
-        return RunTakenOver(self.run.session_id, self.run.name, owner)
-
-    def _adopt(self, state: State) -> None:
-        """Go on with the snapshot of a state. Raises Misuse for one of another shape."""
-        snapshot = restored(self.state_id, state)
-        if snapshot is None:
-            snapshot = self._new()
-        elif self._migrations is not None:
-            snapshot = self._migrations.migrate(snapshot)
-        inner = snapshot.execution_state
-        history = inner.pop("history", None)
-        storage = inner.setdefault("storage", {})
-        data = storage.setdefault("data", {}) if isinstance(storage, dict) else None
-        if not isinstance(data, dict) or (isinstance(history, dict) and history.get("events")):
-            raise Misuse(
-                f"state {self.state_id!r:.80} was saved by something else than an execution, "
-                "which cannot go on with its history"
-            )
-        self._snapshot = snapshot
-
-    def _new(self) -> StateSnapshot:
-        """The snapshot of a new execution, at the version of this program."""
-        return StateSnapshot(
-            state_id=self.state_id,
-            created_at=now(),
-            updated_at=now(),
-            version=SCHEMA_VERSION if self._migrations is None else self._migrations.current,
-            status=StateStatus.RUNNING,
-            execution_state={"storage": {"data": {}}},
-        )
-
-    def _value(self, status: StateStatus) -> Value:
-        self._snapshot.status = status
-        self._snapshot.updated_at = now()
-        value = valued(self._snapshot, core_of(self._store).redaction, _CHECKPOINT)
-        storage = value["execution_state"].get("storage")
-        if not isinstance(storage, dict) or not isinstance(storage.get("data"), dict):
-            raise RedactionFailed(states.SAVED, _CHECKPOINT, "storage has to stay a mapping")
-        return value
 
     def _check_open(self) -> None:
         if self._phase != "open":
@@ -765,5 +628,6 @@ class Execution:
             )
 
 
-def _is_done(step: Step | None) -> bool:
+def is_done(step: Step | None) -> bool:
+    """Whether a step has a result on record."""
     return step is not None and step.phase == "done"
