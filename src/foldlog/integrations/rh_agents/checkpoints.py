@@ -45,7 +45,7 @@ class Checkpoint:
         self._state_id = state_id
         self._migrations = migrations
         self._run: Run
-        self.snapshot = self._new()
+        self.snapshot: StateSnapshot = self._new()
 
     @property
     def storage(self) -> dict[str, Any]:
