@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from typing import Any
 
@@ -25,20 +26,19 @@ from foldlog_projections.runs.queues import (
 
 
 class Queues:
-    """The fold of records, at a time that goes on by itself."""
+    """The fold of records, at a time of the log that goes on by itself."""
 
     def __init__(self) -> None:
         self.state = State()
         self.now = 1_000.0
         self._numbers = itertools.count(1)
 
-    def say(self, *records: msgspec.Struct) -> None:
+    def say(self, *records: msgspec.Struct, writer_is_ahead: float = 0.0) -> None:
+        time = dt.datetime.fromtimestamp(self.now, dt.UTC).isoformat()
         for each in records:
-            n = next(self._numbers)
-            draft = encode(queues.kind, each, ts=self.now)
-            envelope = Recorded(
-                str(n), draft.type, 1, self.now, bytes(draft.payload), None, n, 0, "2026-01-01"
-            )
+            n, ts = next(self._numbers), self.now + writer_is_ahead
+            draft = encode(queues.kind, each, ts=ts)
+            envelope = Recorded(str(n), draft.type, 1, ts, bytes(draft.payload), None, n, 0, time)
             self.state = queues.kind.apply(self.state, envelope)
 
     def has(self, process: str) -> list[str]:
@@ -138,6 +138,31 @@ def test_a_rate_lets_so_many_begin_and_says_when_the_next_may() -> None:
     q.now += 10.0
     q.say(Ticked())
     assert (q.has("w"), q.state.due_at()) == (["a", "b", "c"], None)
+
+
+def test_a_rate_counts_by_the_clock_of_the_log() -> None:
+    q = Queues()
+    q.say(offer("w", 9), Limited("q", rate=2, seconds=10.0))
+    q.say(*map(run, "ab"), writer_is_ahead=-60.0)  # a clock is behind, or they came late
+    q.say(run("c"), Ticked(), writer_is_ahead=3_600.0)  # a clock is ahead
+    assert (q.has("w"), q.state.due_at()) == (["a", "b"], 1_010.0)
+    q.now += 10.0
+    q.say(Ticked())
+    assert q.has("w") == ["a", "b", "c"]
+
+
+def test_a_rate_that_is_lowered_counts_what_began_before() -> None:
+    q = Queues()
+    q.say(offer("w", 9), Limited("q", rate=3, seconds=10.0), run("a"))
+    q.now += 8.0
+    q.say(*map(run, "bcdef"))
+    assert (q.has("w"), q.state.due_at()) == (["a", "b", "c"], 1_010.0)
+    q.now += 2.0
+    q.say(Limited("q", rate=2, seconds=10.0))
+    assert (q.has("w"), q.state.due_at()) == (["a", "b", "c"], 1_018.0)
+    q.now += 8.0
+    q.say(Ticked())
+    assert q.has("w") == ["a", "b", "c", "d", "e"]
 
 
 def test_what_a_dead_worker_had_goes_to_another() -> None:

@@ -8,8 +8,19 @@ import time
 import foldlog
 from foldlog import Worker, durable
 from foldlog.runs import Run
+from foldlog.store.core import core_of
+from foldlog.store.payloads import encode
+from foldlog_projections.runs import queues
+from foldlog_projections.runs.queues import Ticked, id_of
 from tests.conftest import OpenStore
-from tests.workers.working import PATIENCE, doubled, queues_are
+from tests.workers.working import (
+    PATIENCE,
+    doubled,
+    handed_out,
+    most_within,
+    queues_are,
+    working,
+)
 
 
 async def test_a_function_that_is_started_by_its_name_waits_in_its_own_queue(
@@ -59,19 +70,34 @@ async def test_a_queue_that_is_paused_begins_nothing(store: foldlog.Store) -> No
         assert await run.result(timeout=PATIENCE) == 2
 
 
-async def test_a_rate_is_kept_and_what_it_holds_back_comes(store: foldlog.Store) -> None:
-    began: list[float] = []
-
+async def test_a_rate_is_kept_over_all_workers_and_what_it_holds_back_comes(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
     @durable(queue="slow")
-    async def noting(run: Run) -> None:
-        began.append(time.time())
+    async def going_on(run: Run, number: int) -> int:
+        await run.wait_for("go")
+        return number
 
-    await store.queues.limit("slow", rate=2, seconds=1.0)
-    async with Worker(store, [noting]):
-        runs = [await store.start(noting) for _ in range(4)]
+    await store.queues.limit("slow", rate=5, seconds=0.25)
+    async with working(store, going_on), working(await reopen(), going_on):
+        runs = [await store.start(going_on, n) for n in range(15)]
         for each in runs:
-            await each.result(timeout=PATIENCE)
-    assert began[2] - began[0] > 0.9
+            await each.send("go")
+        assert [await each.result(timeout=PATIENCE) for each in runs] == [*range(15)]
+    given = await handed_out(store, "slow")
+    assert {id for _, id in given} == {id_of(each.session_id, each.id) for each in runs}
+    assert most_within((at for at, _ in given), 0.25) <= 5
+
+
+async def test_a_writer_whose_clock_is_ahead_holds_up_no_rate(store: foldlog.Store) -> None:
+    core = core_of(store)
+    key = queues.kind(core.namespace.key_on(0, queues.kind.name))
+    said = encode(queues.kind, Ticked(), ts=time.time() + 3_600.0)
+    await core.append_drafts((core.subject_of(key), [said]))
+    await store.queues.limit("default", rate=1, seconds=0.1)
+    async with Worker(store, [doubled]):
+        runs = [await store.start(doubled, n) for n in range(3)]
+        assert [await each.result(timeout=PATIENCE) for each in runs] == [0, 2, 4]
 
 
 async def test_a_session_that_is_cleared_leaves_nothing_in_a_queue(store: foldlog.Store) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -13,6 +14,7 @@ from foldlog.runs import Handle, Run
 from foldlog.store.core import core_of
 from foldlog_projections import tasks
 from foldlog_projections.runs import queues
+from foldlog_projections.runs.queues import Added, id_of
 
 PATIENCE = 20.0
 
@@ -44,6 +46,30 @@ async def queues_are(store: foldlog.Store, which: Callable[[queues.State], bool]
             async for _ in advances:
                 if await store.view(key, which, consistency="strong"):
                     return
+
+
+async def handed_out(store: foldlog.Store, queue: str) -> list[tuple[float, str]]:
+    """When each run of a queue was given to a worker, by the log's clock, as the log has it."""
+    core = core_of(store)
+    key = queues.kind(core.namespace.key_on(0, queues.kind.name))
+    pages = [page async for page in core.forked_log.read(core.subject_of(key))]
+    state, found, had = queues.State(), list[tuple[float, str]](), dict[str, str]()
+    for envelope in (each for page in pages for record in page for each in record.envelopes):
+        state = queues.kind.apply(state, envelope)
+        has = {id: each.process for id, each in state.held.items() if each.queue == queue}
+        new = {id for id, process in has.items() if process != had.get(id)}
+        record = queues.kind.decode(envelope)
+        if isinstance(record, Added) and record.process:  # its opener has it: no queue gave it
+            new.discard(id_of(record.session_id, record.run))
+        found += [(envelope.recorded_at, id) for id in new]
+        had = has
+    return found
+
+
+def most_within(times: Iterable[float], seconds: float) -> int:
+    """How many of some times lie within so many seconds, at most."""
+    times = sorted(times)
+    return max(bisect_left(times, each + seconds) - n for n, each in enumerate(times))
 
 
 @asynccontextmanager

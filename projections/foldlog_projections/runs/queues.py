@@ -144,7 +144,8 @@ class State(EqualByBytes):
     """The queues of a shard. `workers` by process, `held` and `failed` by run, others by queue.
 
     `begun` has the times of the last ones that a rate counts, in Unix seconds. `busy` counts what
-    is held, by who has it, by queue and by key: see `_marks`.
+    is held, by who has it, by queue and by key: see `_marks`. `now` is the log's clock: those of
+    writers differ, and what they write may be on its way for long.
     """
 
     waiting: dict[str, Lanes] = field(default_factory=dict)
@@ -201,7 +202,7 @@ class State(EqualByBytes):
     def due_at(self) -> float | None:
         """When the next run may begin that a rate holds back, in Unix seconds; None: no such."""
         times = [
-            self.begun[queue][0] + limit.seconds
+            self.begun[queue][-limit.rate] + limit.seconds
             for queue, limit in self.limits.items()
             if limit.rate is not None and not limit.paused and queue in self.waiting
             if len(self.begun.get(queue, ())) >= limit.rate
@@ -215,7 +216,7 @@ def id_of(session_id: str, run: str) -> str:
 
 
 def _apply(state: State, record: Any, envelope: Recorded) -> State:
-    state.now, state.n = max(state.now, envelope.ts), state.n + 1
+    state.now, state.n = max(state.now, envelope.recorded_at), state.n + 1
     match record:
         case Added():
             _add(state, record)
@@ -383,8 +384,9 @@ def _may_begin(state: State, limit: Limited) -> bool:
     if limit.at_once is not None and state.busy.get(f"queue {limit.queue}", 0) >= limit.at_once:
         return False
     begun = state.begun.get(limit.queue, [])
-    is_full = limit.rate is not None and len(begun) >= limit.rate
-    return not is_full or begun[0] + limit.seconds <= state.now
+    if limit.rate is None or len(begun) < limit.rate:
+        return True
+    return begun[-limit.rate] + limit.seconds <= state.now
 
 
 def _next(state: State, limit: Limited, free: Mapping[str, int]) -> tuple[str, Entry] | None:
@@ -427,7 +429,7 @@ def _give(state: State, id: str, entry: Entry, process: str, limit: Limited) -> 
 
 kind: Final = Kind(
     "queues",
-    version=2,
+    version=3,
     keys=("shard",),
     records={
         ADDED: Added,

@@ -112,7 +112,7 @@ async def queue(
     name: Annotated[str, typer.Argument(help="The queue; of send-again, the run that failed.")],
     at_once: Annotated[int | None, typer.Option(min=1, help="Runs that go on at once.")] = None,
     per_key: Annotated[int | None, typer.Option(min=1, help="Of those, runs of one key.")] = None,
-    rate: Annotated[int | None, typer.Option(min=1, help="Runs that begin in --seconds.")] = None,
+    rate: Annotated[int | None, typer.Option(min=1, help="Runs handed out in --seconds.")] = None,
     seconds: Annotated[float, typer.Option(help="See --rate.")] = 1.0,
     session: Annotated[
         str | None, typer.Option(help="The session of the run, where it is not named as the run.")

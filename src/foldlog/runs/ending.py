@@ -106,6 +106,8 @@ class Ending(GoesOn):
             again = error is not None and not is_cancelled and self._has_attempts(turn)
             turn.records.append(Released(failed=again))
             if is_cancelled:
+                if turn.run.job is not None:
+                    turn.queued.append(queues.Left(*self._key, process=self._process.id))
                 return
             if again:
                 turn.queued.append(queues.Returned(*self._key, self._process.id))

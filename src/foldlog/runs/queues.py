@@ -130,11 +130,15 @@ class Queues(Capability):
     ) -> None:
         """Hold a queue to limits, over all workers, from now on; those not given fall away.
 
+        A log of several shards holds each shard's part of the queue to them.
+
         Args:
             queue: the queue.
-            at_once: how many of its runs go on at once.
+            at_once: how many of its runs go on at once. One that is cancelled counts until its code
+                has ended.
             per_key: how many of one key: 1 for one run of one user at a time.
-            rate: how many begin in `seconds`.
+            rate: how many are handed to workers in `seconds`, by the clock of the log's server. A
+                busy worker may begin several of these at once.
             seconds: the time in which `rate` counts.
 
         Raises:

@@ -21,13 +21,17 @@ def queue_records(made: Decision, known: Mapping[str, runs.State]) -> list[Draft
     """Return what a decision adds to the queues, given the runs that it concerns, by name.
 
     A run ends: it leaves, and the one that waits for it goes on once all have ended that it waits
-    for. A run that nobody has is resumed, or answered: it goes on.
+    for. One that is cancelled while somebody has it leaves with its owner: its code may still go
+    on. A run that nobody has is resumed, or answered: it goes on.
     """
     found = list[Draft]()
     for name, run in known.items():
         if run.job is None:
             continue
         status = made.moved.get(name)
+        is_had = bool(run.tenure) and run.session_id == made.session_id
+        if status is TaskStatus.CANCELLED and is_had:
+            continue
         if status in FINAL:
             is_failed = status is TaskStatus.FAILED
             found.append(encode(queues.kind, Left(made.session_id, name, is_failed)))
