@@ -193,6 +193,25 @@ def test_a_program_that_ends_while_it_starts_a_run_ends_quietly(
     assert not [each for each in caplog.records if each.name == "asyncio"]
 
 
+async def test_a_worker_that_is_cancelled_leaves_nothing_that_looks_for_more(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, looking = Worker._take, asyncio.Future[Any]()
+
+    async def held_up(*args: Any) -> None:
+        current = asyncio.current_task()
+        if current is not None and current.get_name().startswith("foldlog run"):
+            looking.set_result(current)
+            await asyncio.Event().wait()
+        await take(*args)
+
+    monkeypatch.setattr(Worker, "_take", held_up)
+    async with working(store, doubled):
+        await (await store.start(doubled, 4)).result(timeout=PATIENCE)
+        looks = await looking
+    assert looks.cancelled()
+
+
 async def test_a_worker_that_is_cancelled_is_given_nothing_more(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:

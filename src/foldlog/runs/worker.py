@@ -118,7 +118,8 @@ class Worker:
         self._leaving = asyncio.Event()
         self._context = Context()
         self._running: asyncio.Task[None] | None = None
-        self._working: dict[str, asyncio.Task[None]] = {}
+        self._working: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._looks: dict[str, Look] = {}
         shards = range(self._core.namespace.shards)
@@ -186,7 +187,7 @@ class Worker:
             await self._patiently(lambda: self._offer(0))
         finally:
             self._process.begin_here = None
-            if self._working:
+            if self._tasks:
                 await self._finish()
         await self._patiently(lambda: self._say(Gone(self._process.id)))
 
@@ -195,12 +196,11 @@ class Worker:
 
     async def _finish(self) -> None:
         """Wait for what is under way; where this is being cancelled, cancel it."""
-        working = list(self._working.values())
         current = asyncio.current_task()
         if current is not None and current.cancelling():
-            for each in working:
+            for each in self._tasks:
                 each.cancel()
-        await asyncio.wait(working)
+        await asyncio.wait(self._tasks)
 
     # --- what is handed to it ---------------------------------------------------------------------
 
@@ -232,8 +232,14 @@ class Worker:
     def _begin(self, id: str, run: str, work: Coroutine[Any, Any, None]) -> None:
         context = self._context.copy()
         task = asyncio.create_task(work, name=f"foldlog run {run}", context=context)
-        self._working[id] = task
-        task.add_done_callback(_ended)
+        self._working.add(id)
+        self._tasks.add(task)  # until it has looked what is next, too
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.remove(task)
+        with suppress(asyncio.CancelledError, StoreClosed):  # which `run` raises, too
+            task.result()
 
     def _seen(self, state: State) -> tuple[dict[str, Entry], bool, float | None, float]:
         id = self._process.id
@@ -244,7 +250,7 @@ class Worker:
         try:
             await self._done(entry)
         finally:
-            del self._working[id]
+            self._working.remove(id)
         await self._patiently(lambda: self._take(key))
 
     def _begin_here(self, added: Added) -> Here | None:
@@ -271,7 +277,7 @@ class Worker:
                 if id in mine:
                     await self._done(mine[id], tenure)
         finally:
-            del self._working[id]
+            self._working.remove(id)
             if is_stored and not tenure.token:  # nothing of it has begun
                 self._process.owe(tenure.hand_on)
         await self._patiently(lambda: self._take(key))
@@ -439,11 +445,6 @@ class Worker:
 def _is_of(error: RunEnded | RunCancelled, entry: Entry) -> bool:
     """Whether an error is of this run, and not of one that it waits for."""
     return (error.session_id, error.run) == (entry.session_id, entry.run)
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    with suppress(asyncio.CancelledError, StoreClosed):  # which `run` raises, too
-        task.result()
 
 
 async def _nothing() -> None:
