@@ -338,20 +338,21 @@ async def test_a_watcher_waits_an_outage_out(
     )
 
     async def read(*args: Any, **options: Any) -> AsyncGenerator[Any]:
+        if failures:
+            raise failures.pop()
         async with aclosing(original(*args, **options)) as pages:
             async for page in pages:
                 yield page
-        if failures:
-            raise failures.pop()
 
     async with aclosing(store.agents.watch("shop/1", after=0)) as changes:
         monkeypatch.setattr(ledger, "_RETRY_SECONDS", 0)
         assert (await anext(changes)).changes[0].after == {"items": [], "total": 1}
         await put(store, Cart(total=2))
-        monkeypatch.setattr(store._core.log, "read", read)
         await put(store, Cart(total=3))
+        monkeypatch.setattr(store._core.log, "read", read)
         totals = [(await anext(changes)).changes[0].after for _ in range(2)]
     assert [after and after["total"] for after in totals] == [2, 3]
+    assert failures == []
 
 
 async def test_a_store_of_the_past_has_the_agents_of_then(store: foldlog.Store) -> None:

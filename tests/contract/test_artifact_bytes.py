@@ -18,6 +18,7 @@ from foldlog.subjects import blob
 from foldlog.telemetry.stores import jetstream
 from tests.conftest import OpenStore
 from tests.contract.test_clear import Sent
+from tests.support.stores import bring_up_to_date
 
 SESSION = ArtifactScope(session_id="session")
 
@@ -149,6 +150,7 @@ async def test_a_cleared_session_keeps_no_bytes_and_takes_none_from_a_late_repea
     await store.artifact_store.clear_session("session")
     assert len(await blob_names(store)) == 1
     await sent.again()
+    await bring_up_to_date(store, other)
     for reader in (store, other, await reopen()):
         assert await reader.artifact_store.list(scope=SESSION) == []
         assert await reader.artifact_store.get(refs[0].id) is None
@@ -219,9 +221,11 @@ async def test_clearing_all_artifacts_forgets_them(store: foldlog.Store, reopen:
         await other.artifact_store.put_bytes(b"x", scope=scope)
     await store.artifact_store.clear()
     assert await blob_names(store) == set()
+    await bring_up_to_date(other)
     for saver in (store, other):
         assert await saver.artifact_store.list() == []
     ref = await other.artifact_store.put_bytes(b"x", scope=SESSION)
+    await bring_up_to_date(store)
     assert await store.artifact_store.get(ref.id) == b"x"
 
 
@@ -262,6 +266,7 @@ async def test_saves_and_deletions_at_once_never_leave_one_without_the_other(
         *(save_and_delete(a, b) for a in stores for b in stores),
     )
     ref = await store.artifact_store.put_bytes(b"same", scope=SESSION)
+    await bring_up_to_date(*stores)
     for reader in (*stores, await reopen()):
         assert await reader.artifact_store.get(ref.id) == b"same"
     assert len(await blob_names(store)) == 1

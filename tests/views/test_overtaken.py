@@ -16,6 +16,7 @@ from foldlog.scoped import Scope
 from foldlog.subjects import Subject
 from tests.conftest import OpenStore
 from tests.support import build
+from tests.support.stores import bring_up_to_date
 
 SCOPE = Scope.workflow("w")
 
@@ -137,10 +138,12 @@ async def test_nor_where_others_have_saved_in_between(
     await kind.save(other, 3)
     assert await kind.load(hot) == 3
     await late.arrive()
+    await bring_up_to_date(late.store, other, hot)
     for store in (late.store, other, hot, await reopen()):
         assert await kind.load(store) == 3
         assert (await store.verify()).is_good
     await kind.save(late.store, 4)
+    await bring_up_to_date(other, hot)
     for store in (late.store, other, hot, await reopen()):
         assert await kind.load(store) == 4
 
