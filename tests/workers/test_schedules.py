@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -19,6 +20,7 @@ from foldlog.runs import Run, schedules
 from foldlog.runs.starting import wake_at
 from foldlog.store.core import core_of
 from foldlog_projections import tasks
+from tests.conftest import OpenStore
 from tests.workers.working import PATIENCE
 
 OSLO = ZoneInfo("Europe/Oslo")
@@ -133,3 +135,57 @@ async def test_a_worker_begins_what_a_timer_says_is_due(store: foldlog.Store) ->
                     if await store.list_tasks("all"):
                         break
         assert await run.result(timeout=PATIENCE) == "sales"
+
+
+async def test_a_schedule_that_is_changed_while_it_begins_keeps_to_what_it_is(
+    store: foldlog.Store, advance_clock: Advance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await store.queues.schedule("m", "0 * * * *", report, "sales")
+    advance_clock(first.timestamp() - time.time() + 1)
+    start, armed = schedules._start, list[float]()
+
+    async def changed(*args: Any) -> None:
+        await start(*args)
+        await store.queues.schedule("m", "* * * * *", report, "sales")
+
+    async def wakes(_: foldlog.Store, at: float, **__: Any) -> None:
+        armed.append(at)
+
+    monkeypatch.setattr(schedules, "_start", changed)
+    monkeypatch.setattr(schedules, "wake_at", wakes)
+    await schedules.begin(store, "m")
+    [known] = await store.queues.schedules()
+    assert known.next - first.timestamp() == 60.0
+    assert armed[-1] == known.next
+
+
+async def test_two_who_begin_a_schedule_begin_each_run_once(
+    store: foldlog.Store, reopen: OpenStore, advance_clock: Advance
+) -> None:
+    other = await reopen()
+    first = await store.queues.schedule("m", "* * * * *", report, "sales", catch_up=True)
+    advance_clock(first.timestamp() - time.time() + 5 * 60 + 1)
+    await asyncio.gather(*(schedules.begin(each, "m") for each in (store, other, store)))
+    assert len(await begun(store)) == 6
+    [known] = await store.queues.schedules()
+    assert known.next == first.timestamp() + 6 * 60
+
+
+async def test_a_schedule_that_cannot_begin_holds_up_no_other(store: foldlog.Store) -> None:
+    past = 1_000_000_020.0
+    key, moment = schedules.schedules_key(core_of(store)), "2001-09-09T01:47+00:00"
+    async with store.run(f"bad {moment}", session_id="all"):
+        pass  # it has the id, and no worker does it
+    for name in ("bad", "good"):
+        await store.queues.schedule(
+            name, "* * * * *", report, "sales", session_id="all", catch_up=True
+        )
+        [known] = [each for each in await store.queues.schedules() if each.name == name]
+        await store.append(key, msgspec.structs.replace(known, next=past))
+        await wake_at(store, past, schedule=name)
+    async with Worker(store, [report]):
+        async with asyncio.timeout(PATIENCE):
+            async with aclosing(core_of(store).advances(tasks.kind("all"))) as advances:
+                async for _ in advances:
+                    if len(await store.list_tasks("all")) > 1:
+                        break

@@ -190,6 +190,27 @@ async def test_what_begins_later_waits_for_its_time(store: foldlog.Store) -> Non
         assert await run.result(timeout=PATIENCE) == 2
 
 
+async def test_a_start_that_is_repeated_puts_nothing_off(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    @durable
+    async def sleeping(run: Run) -> str:
+        await run.sleep(3.0)
+        return "slept"
+
+    async with Worker(store, [sleeping, doubled]):
+        later = await store.start(doubled, 1, delay=1.0, id="later")
+        asleep = await store.start(sleeping, id="asleep")
+        await reached(store, asleep, "PAUSED")
+        for each in (store, await reopen()):
+            await each.start(doubled, 1, delay=3_600.0, id="later")
+            await each.start(sleeping, delay=3_600.0, id="asleep")
+            with pytest.raises(IdTaken):
+                await each.start(doubled, 2, delay=3_600.0, id="later")
+        assert await later.result(timeout=PATIENCE) == 2
+        assert await asleep.result(timeout=PATIENCE) == "slept"
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_what_a_run_is_sent_reaches_it_also_if_it_comes_first(
     store: foldlog.Store, when: str

@@ -70,7 +70,7 @@ async def begin(store: BaseStore, name: str) -> None:
     """Start what a schedule has due, and arm its timer again. Doing it twice starts nothing twice.
 
     1. Arm the timer of the next one. 2. Start what is due: the time is a part of its id. 3. Record
-    how far it is.
+    how far it is; or look again, where it was changed meanwhile: that timer is not of what it is.
     """
     core, now = core_of(store), time.time()
     key = schedules_key(core)
@@ -89,7 +89,12 @@ async def begin(store: BaseStore, name: str) -> None:
         _log.warning("schedule %s: %d runs were missed, and are left out", name, len(late))
     for at in due if known.catch_up else due[len(late) :]:
         await _start(store, known, at)
-    await store.append(key, Begun(name, following))
+
+    def reached(state: State) -> list[Begun]:
+        return [Begun(name, following)] if state.get(name) == known else []
+
+    if not await store.decide(key, reached, copy=False):
+        await begin(store, name)
 
 
 async def _start(store: BaseStore, known: Scheduled, at: float) -> None:

@@ -79,8 +79,9 @@ async def start(
 ) -> Handle[Any]:
     """Have workers do a function. Arguments and errors as `Store.start`.
 
-    1. Arm a timer, if it begins later: without the record it wakes nobody. 2. The run, its task
-    and its place in the queue, in one append; which opens it, if a worker of this store is free.
+    1. Arm a timer, if it begins later: without the record it wakes nobody. That of a run which was
+    started already stays as it is. 2. The run, its task and its place in the queue, in one append;
+    which opens it, if a worker of this store is free.
     """
     core = core_of(store)
     known_as = function if isinstance(function, Durable) else None
@@ -102,7 +103,8 @@ async def start(
     added = submitted.added(wanted.session_id, wanted.id)
     process, here = process_of(store), None
     if wanted.begins:
-        await wake_at(store, wanted.begins, run=added)
+        if not await wake_again(store, wanted.session_id, wanted.id):
+            await wake_at(store, wanted.begins, run=added)
     elif process.begin_here is not None:
         wishes = msgspec.structs.replace(added, wish=process.id)
         here = process.begin_here(wishes)
@@ -200,12 +202,16 @@ def begins_a_run(record: LogRecord) -> bool:
     return False
 
 
-async def wake_again(store: BaseStore, session_id: str, run: str) -> None:
-    """Have a run woken at its time by a log that its records came to without their timers."""
+async def wake_again(store: BaseStore, session_id: str, run: str) -> bool:
+    """Have a run woken at the time that it is to be, which its timer may not say; False: no run.
+
+    The log that its records came to may have no timer, and a fork has none.
+    """
     key = runs.kind(session_id, run)
     job, at = await store.view(key, lambda run: (run.job, run.wakes_at()), consistency="strong")
     if job is not None and at:
         await wake_at(store, at, run=job.added(session_id, run))
+    return job is not None
 
 
 class Handle(Generic[T]):

@@ -364,19 +364,28 @@ class Worker:
         assert timers is not None
         while True:
             try:
-                due = await timers.due(_TIMERS_WAIT)
-                woken = [_decode(each.data) for each in due]
-                await self._say(*(each.run for each in woken if each.run is not None))
-                for each in woken:
-                    if each.schedule:
-                        await schedules.begin(self._store, each.schedule)
-                if due:
-                    await timers.done(due)
+                woken = [(each, _decode(each.data)) for each in await timers.due(_TIMERS_WAIT)]
+                await self._say(*(wake.run for _, wake in woken if wake.run is not None))
+                done = [due for due, wake in woken if await self._has_begun(wake.schedule)]
+                if done:
+                    await timers.done(done)
             except (StoreClosed, LogCorrupt):
                 raise
             except FoldlogError as error:
                 _log.warning("a worker tries a timer again: %s", error)
                 await asyncio.sleep(_PAUSE)
+
+    async def _has_begun(self, schedule: str) -> bool:
+        """Begin what a schedule has due; False if that is to be tried again, as others go on."""
+        try:
+            if schedule:
+                await schedules.begin(self._store, schedule)
+        except (StoreClosed, LogCorrupt):
+            raise
+        except FoldlogError as error:
+            _log.warning("a worker tries schedule %s again: %s", schedule, error)
+            return False
+        return True
 
     async def _watch_others(self) -> None:
         """Give to others what a worker had that has died."""
