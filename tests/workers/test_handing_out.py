@@ -201,6 +201,18 @@ def test_who_opens_a_run_has_it_wherever_it_was() -> None:
     assert q.has("w") == ["b"]
 
 
+def test_a_worker_that_opens_what_was_taken_from_it_has_it_not() -> None:
+    q = Queues()
+    q.say(Limited("q", at_once=1), offer("w", 1), run("a"), run("a", process="w", wish="w"))
+    assert q.has("w") == ["a"]
+    q.say(run("b"), offer("x", 2), Returned("s", "a", "w"), offer("w", 0))
+    late = run("a", process="w", wish="w")
+    for gone in (Gone("w"), left("b")):
+        q.say(late, gone, late)
+        assert not q.has("w")
+        assert len(q.has("x")) == 1
+
+
 def test_what_failed_is_listed_until_it_is_sent_again_or_removed() -> None:
     q = Queues()
     q.say(offer("w", 1), run("a"), left("a", failed=True))
@@ -220,6 +232,7 @@ RECORDS = st.one_of(
         key=st.sampled_from(["", "ann", "ben"]),
         function=st.sampled_from("fg"),
         process=st.sampled_from(["", "", "x", "y"]),
+        wish=st.sampled_from(["", "x", "y"]),
     ),
     st.builds(
         left,
@@ -279,7 +292,7 @@ def test_whatever_is_said_each_run_is_in_one_place_and_no_new_one_beyond_a_limit
         ids = [id_of(each.session_id, each.run) for each in state.entries()]
         assert len(ids) == len({*ids})
         assert not {*ids} & state.failed.keys()
-        by_itself = isinstance(record, Added) and record.process
+        by_itself = isinstance(record, Added) and record.process and not record.wish
         new = () if by_itself else held(state).items() - before.items()
         for each in (state.held[id] for id, _ in new):
             worker = state.workers[each.process]

@@ -34,7 +34,8 @@ class Added(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Of a run that a worker has: it goes on again after it has left. `process` has opened the run,
     and has it from here on, also if another one was given it. `wish` is who gets it of those that
-    are equally free: it has opened the run, and lets go of it if it does not get it.
+    are equally free: it has opened the run, and lets go of it if it does not get it. With both, a
+    worker has opened what it was given: without effect where that was taken from it meanwhile.
     """
 
     session_id: str
@@ -238,6 +239,8 @@ def _apply(state: State, record: Any, envelope: Recorded) -> State:
 
 def _add(state: State, added: Added) -> None:
     id = id_of(added.session_id, added.run)
+    if added.process and added.wish and not _has(state, added.process, id):
+        return
     state.failed.pop(id, None)
     if id in state.held and not added.process:
         state.held[id].again = True

@@ -148,7 +148,7 @@ class Run(Ending):
                 redo_from=redo_from,
                 parent=parent,
                 description=description,
-                unless_ended=self._worker is not None,
+                in_worker=self._worker is not None,
             )
             steps = (await self._tenure.read()).steps
         except BaseException:

@@ -158,9 +158,11 @@ class Tenure:
         redo_from: str | None,
         parent: str | None,
         description: str | None,
-        unless_ended: bool = False,
+        in_worker: bool = False,
     ) -> None:
         """Have the run: at once where nobody has it, else when its owner lets go or has died.
+
+        `in_worker`: not if it has ended; and the queue keeps to whom it has given it.
 
         Raises:
             RunBusy: its owner has lived, and kept it, for `wait` seconds.
@@ -180,7 +182,7 @@ class Tenure:
                 is_free = not before or state.session_id != self.session_id
                 if is_free or await self.patiently(partial(look.is_gone, owner)):
                     take = partial(
-                        self._take, before, restart, redo_from, parent, description, unless_ended
+                        self._take, before, restart, redo_from, parent, description, in_worker
                     )
                     await self.patiently(partial(_finish, take))
                     continue
@@ -202,7 +204,7 @@ class Tenure:
         redo_from: str | None,
         parent: str | None,
         description: str | None,
-        unless_ended: bool,
+        in_worker: bool,
     ) -> None:
         """Take the run from the tenure `before`, unless somebody else was first."""
 
@@ -212,13 +214,14 @@ class Tenure:
                 return False
             if redo_from is not None and redo_from not in {*state.steps, state.rewound} - {""}:
                 raise NotFound("step", redo_from, f"run {self.name!r:.80} has none of that name")
-            if unless_ended:
+            if in_worker:
                 self._check_unended(turn)
             self._start_task(turn, restart, parent, description)
             turn.made.moved.clear()  # who has it does it: it waits in no queue
             if state.job is not None:
-                added = state.job.added(self.session_id, self.name)
-                turn.queued.append(msgspec.structs.replace(added, process=self._process.id))
+                added, process = state.job.added(self.session_id, self.name), self._process.id
+                wish = process if in_worker else ""
+                turn.queued.append(msgspec.structs.replace(added, process=process, wish=wish))
             turn.records.append(opened(turn, self._id, self._process.id, self.session_id))
             if restart or redo_from is not None:
                 turn.records.append(Rewound("" if restart else redo_from or ""))

@@ -272,10 +272,8 @@ class Worker:
         tenure, is_stored = Tenure(self._store, self._process, *of, here.tenure), True
         try:
             is_stored = await finished(here.stored())
-            if is_stored:
-                mine, *_ = await self._patiently(lambda: self._store.view(key, self._seen))
-                if id in mine:
-                    await self._done(mine[id], tenure)
+            if is_stored and (entry := await self._given(key, id)) is not None:
+                await self._done(entry, tenure)
         finally:
             self._working.remove(id)
             if is_stored and not tenure.token:  # nothing of it has begun
@@ -327,6 +325,9 @@ class Worker:
             state = await run._tenure.read()
             if state.job != job:  # pushes of its removal, and of its new start, were late
                 raise run._orders.handed_on("it was started anew")
+            id, key = id_of(entry.session_id, entry.run), self._keys[self._shard(entry.session_id)]
+            if await self._given(key, id) is None:  # it was held for dead meanwhile
+                raise run._orders.handed_on("its queue holds it back, or another worker has it")
             if state.failures >= function.attempts:
                 raise WorkerLost(entry.session_id, entry.run, function.attempts)
             args, kwargs = function.loaded(codec.decode(job.arguments))
@@ -338,6 +339,13 @@ class Worker:
                     raise
                 raise RuntimeError(f"{function.name} was cancelled from within") from error
             await run._return(value, function.declared)
+
+    async def _given(self, key: Key[State], id: str) -> Entry | None:
+        """A run that this process has opened, if its queue has given it to this process."""
+        held = await self._patiently(
+            lambda: self._store.view(key, lambda state: state.held.get(id))
+        )
+        return held if held is not None and held.process == self._process.id else None
 
     async def _job(self, entry: Entry) -> Submitted:
         """How a run was started. Its timer may have come before its record is there."""

@@ -1,17 +1,24 @@
-"""A run that is cancelled while a worker does it takes its place until its code has ended."""
+"""One run at a time: also where one is cancelled, or taken from a worker that then goes on."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from typing import Any
 
 import pytest
 
 import foldlog
 from foldlog import RunCancelled, Worker, durable
 from foldlog.runs import Run
+from foldlog.runs.process import process_of
+from foldlog.runs.tenure import Tenure
+from foldlog.store.core import core_of
+from foldlog.store.payloads import encode
+from foldlog_projections.runs import queues, runs
+from foldlog_projections.runs.queues import Gone
 from tests.conftest import OpenStore
-from tests.workers.working import PATIENCE, queues_are, reached
+from tests.workers.working import PATIENCE, queues_are, reached, working
 
 
 class Bodies:
@@ -120,3 +127,56 @@ async def test_a_program_that_has_a_cancelled_run_leaves_its_queue(store: foldlo
     with pytest.raises(RunCancelled):
         await opened.close()
     assert [*await store.queues.all()] == []
+
+
+async def test_a_worker_that_was_held_for_dead_as_it_opened_a_run_begins_it_beside_no_other(
+    store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given a run, and that was taken from it again, before it has opened it."""
+    bodies, other = Bodies(), await reopen()
+    opens, opening, may_open = Tenure._take, asyncio.Event(), asyncio.Event()
+
+    @durable
+    async def long(run: Run) -> str:
+        await run.step("long", bodies.step, run.name)
+        return run.name
+
+    async def held_up(self: Tenure, *args: Any) -> None:
+        if self._store is other:
+            opening.set()
+            await may_open.wait()
+        await opens(self, *args)
+
+    monkeypatch.setattr(Tenure, "_take", held_up)
+    await store.queues.limit("default", at_once=1)
+    first = await store.start(long, id="a")
+    async with working(other, long):
+        await opening.wait()
+        second = await store.start(long, id="b", priority=1)
+        async with working(store, long):
+            await queues_are(store, lambda state: len(state.workers) == 2)
+            core = core_of(store)
+            key = queues.kind(core.namespace.key_on(0, queues.kind.name))
+            gone = encode(queues.kind, Gone(process_of(other).id))
+            await core.append_drafts((core.subject_of(key), [gone]))
+            await queues_are(store, lambda state: bool(state.of(process_of(store).id)))
+            await bodies.has("b")
+            may_open.set()
+            has_begun = await settled(store, "a")
+            bodies.may_end.set()
+            assert not has_begun
+            for each in (first, second):
+                assert await each.result(timeout=PATIENCE) == each.id
+    assert bodies.most == 1
+
+
+async def settled(store: foldlog.Store, run: str) -> bool:
+    """Whether a run that is opened begins a step, or is let go of."""
+    key = runs.kind(run, run)
+    async with asyncio.timeout(PATIENCE):
+        async with aclosing(core_of(store).advances(key)) as advances:
+            async for _ in advances:
+                state = await store.view(key)
+                if state.steps or (state.epoch and not state.tenure):
+                    return bool(state.steps)
+    raise AssertionError("unreachable")
