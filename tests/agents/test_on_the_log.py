@@ -13,6 +13,7 @@ import foldlog
 from foldlog.agents import ShareRefused, ledger
 from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable, StoreClosed
 from foldlog.log.port import Append
+from foldlog.store.core import core_of
 from tests.agents.conftest import Cart, Secret
 from tests.conftest import OpenStore
 from tests.support.stores import EmbeddedBackend, MemoryBackend, appended
@@ -332,24 +333,25 @@ async def test_a_watcher_waits_an_outage_out(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(store, Cart(total=1))
-    original, failures = (
-        store._core.log.read,
-        [LogUnavailable("gone"), LogUnavailable("still gone")],
-    )
+    read = core_of(store).log.read
+    failures = [LogUnavailable("gone again"), LogUnavailable("gone")]
 
-    async def read(*args: Any, **options: Any) -> AsyncGenerator[Any]:
-        if failures:
+    async def breaking(*args: Any, **options: Any) -> AsyncGenerator[Any]:
+        if len(failures) > 1:
             raise failures.pop()
-        async with aclosing(original(*args, **options)) as pages:
+        async with aclosing(read(*args, **options)) as pages:
             async for page in pages:
-                yield page
+                for record in page:
+                    yield [record]
+                    if failures:
+                        raise failures.pop()
 
     async with aclosing(store.agents.watch("shop/1", after=0)) as changes:
         monkeypatch.setattr(ledger, "_RETRY_SECONDS", 0)
         assert (await anext(changes)).changes[0].after == {"items": [], "total": 1}
         await put(store, Cart(total=2))
         await put(store, Cart(total=3))
-        monkeypatch.setattr(store._core.log, "read", read)
+        monkeypatch.setattr(core_of(store).log, "read", breaking)
         totals = [(await anext(changes)).changes[0].after for _ in range(2)]
     assert [after and after["total"] for after in totals] == [2, 3]
     assert failures == []

@@ -18,7 +18,7 @@ from foldlog.subjects import blob
 from foldlog.telemetry.stores import jetstream
 from tests.conftest import OpenStore
 from tests.contract.test_clear import Sent
-from tests.support.stores import bring_up_to_date
+from tests.support.pushed import all_is_pushed
 
 SESSION = ArtifactScope(session_id="session")
 
@@ -106,10 +106,10 @@ async def test_a_refused_artifact_leaves_no_bytes(reopen: OpenStore) -> None:
 async def test_expired_bytes_are_removed_by_the_next_save_of_the_session(
     reopen: OpenStore, advance_clock: Callable[[float], None]
 ) -> None:
-    store = await reopen(retention=ArtifactRetentionConfig(ttl_seconds=10))
+    store = await reopen(retention=ArtifactRetentionConfig(ttl_seconds=3600))
     for i in range(5):
         await store.artifact_store.put_bytes(bytes([i]), scope=SESSION)
-    advance_clock(11)
+    advance_clock(3601)
     await store.artifact_store.put_bytes(bytes([3]), scope=SESSION)
     assert len(await blob_names(store)) == 1
     assert await all_are_readable(store, SESSION) == 1
@@ -118,11 +118,11 @@ async def test_expired_bytes_are_removed_by_the_next_save_of_the_session(
 async def test_many_have_expired_and_one_of_them_is_saved_again(
     reopen: OpenStore, advance_clock: Callable[[float], None]
 ) -> None:
-    store = await reopen(retention=ArtifactRetentionConfig(ttl_seconds=10))
+    store = await reopen(retention=ArtifactRetentionConfig(ttl_seconds=3600))
     await asyncio.gather(
         *(store.artifact_store.put_bytes(bytes([i]), scope=SESSION) for i in range(100))
     )
-    advance_clock(11)
+    advance_clock(3601)
     for i in (99, 98):
         ref = await store.artifact_store.put_bytes(bytes([i]), scope=SESSION)
         assert await store.artifact_store.get(ref.id) == bytes([i])
@@ -150,7 +150,7 @@ async def test_a_cleared_session_keeps_no_bytes_and_takes_none_from_a_late_repea
     await store.artifact_store.clear_session("session")
     assert len(await blob_names(store)) == 1
     await sent.again()
-    await bring_up_to_date(store, other)
+    await all_is_pushed(store, other)
     for reader in (store, other, await reopen()):
         assert await reader.artifact_store.list(scope=SESSION) == []
         assert await reader.artifact_store.get(refs[0].id) is None
@@ -221,11 +221,11 @@ async def test_clearing_all_artifacts_forgets_them(store: foldlog.Store, reopen:
         await other.artifact_store.put_bytes(b"x", scope=scope)
     await store.artifact_store.clear()
     assert await blob_names(store) == set()
-    await bring_up_to_date(other)
+    await all_is_pushed(other)
     for saver in (store, other):
         assert await saver.artifact_store.list() == []
     ref = await other.artifact_store.put_bytes(b"x", scope=SESSION)
-    await bring_up_to_date(store)
+    await all_is_pushed(store)
     assert await store.artifact_store.get(ref.id) == b"x"
 
 
@@ -266,7 +266,7 @@ async def test_saves_and_deletions_at_once_never_leave_one_without_the_other(
         *(save_and_delete(a, b) for a in stores for b in stores),
     )
     ref = await store.artifact_store.put_bytes(b"same", scope=SESSION)
-    await bring_up_to_date(*stores)
+    await all_is_pushed(*stores)
     for reader in (*stores, await reopen()):
         assert await reader.artifact_store.get(ref.id) == b"same"
     assert len(await blob_names(store)) == 1

@@ -12,7 +12,7 @@ import foldlog
 from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.testing.values import HOSTILE_NAMES
 from tests.conftest import OpenStore
-from tests.support.stores import bring_up_to_date
+from tests.support.pushed import all_is_pushed
 
 SESSION = ArtifactScope(session_id="session")
 
@@ -175,6 +175,6 @@ async def test_limits_hold_for_a_store_opened_later(reopen: OpenStore) -> None:
     refs = [await first.artifact_store.put_bytes(n, scope=SESSION) for n in (b"a", b"b", b"c")]
     second = await reopen(retention=retention)
     refs.append(await second.artifact_store.put_bytes(b"d", scope=SESSION))
-    await bring_up_to_date(first)
     assert await kept(second, refs) == [False, True, True, True]
+    await all_is_pushed(first)
     assert await kept(first, refs) == [False, True, True, True]

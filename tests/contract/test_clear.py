@@ -15,6 +15,7 @@ from foldlog.log.port import Append
 from foldlog.subjects import Subject
 from tests.conftest import OpenStore
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
+from tests.support.pushed import all_is_pushed
 
 
 async def fill(store: foldlog.Store, session: str) -> None:
@@ -64,6 +65,7 @@ async def test_a_cleared_session_is_gone_for_everybody(
     await fill(store, "session")
     assert await contents(other, "session")  # the other store's views are hot now
     await store.clear_session("session")
+    await all_is_pushed(other)
     for reader in (store, other, await reopen()):
         assert await contents(reader, "session") == {}
         assert await reader.sessions() == []
@@ -131,6 +133,7 @@ async def test_a_late_repeat_cannot_bring_a_session_back(
     await fill(other, "session")
     await store.clear_session("session")
     await sent.again()
+    await all_is_pushed(store, other)
     for reader in (store, other, await reopen()):
         assert await contents(reader, "session") == {}
         assert await reader.sessions() == []

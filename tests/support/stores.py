@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import foldlog
-from foldlog.store.core import core_of
 
 _namespaces = itertools.count(1)
 
@@ -19,14 +18,6 @@ _namespaces = itertools.count(1)
 def fresh_namespace() -> str:
     """A namespace that no other test of this run uses."""
     return f"t{next(_namespaces)}"
-
-
-async def bring_up_to_date(*stores: foldlog.Store) -> None:
-    """Have stores look at the log for each view in memory, as if all pushes had come."""
-    for store in stores:
-        views = core_of(store).hot_views
-        for view in views._hot:
-            await views.refresh(view, "strong")
 
 
 class Backend(Protocol):

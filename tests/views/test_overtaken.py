@@ -16,7 +16,7 @@ from foldlog.scoped import Scope
 from foldlog.subjects import Subject
 from tests.conftest import OpenStore
 from tests.support import build
-from tests.support.stores import bring_up_to_date
+from tests.support.pushed import all_is_pushed
 
 SCOPE = Scope.workflow("w")
 
@@ -120,6 +120,7 @@ async def test_an_acked_save_never_gives_way_to_an_older_one_of_its_writer(
     await kind.save(late.store, 2)
     acked = await late.store.position()
     await late.arrive()
+    await all_is_pushed(late.store, hot)
     for store in (late.store, hot, await reopen()):
         assert await kind.load(store) == 2
         assert (await store.verify()).is_good
@@ -138,12 +139,12 @@ async def test_nor_where_others_have_saved_in_between(
     await kind.save(other, 3)
     assert await kind.load(hot) == 3
     await late.arrive()
-    await bring_up_to_date(late.store, other, hot)
+    await all_is_pushed(late.store, other, hot)
     for store in (late.store, other, hot, await reopen()):
         assert await kind.load(store) == 3
         assert (await store.verify()).is_good
     await kind.save(late.store, 4)
-    await bring_up_to_date(other, hot)
+    await all_is_pushed(late.store, other, hot)
     for store in (late.store, other, hot, await reopen()):
         assert await kind.load(store) == 4
 
@@ -228,6 +229,7 @@ async def test_what_is_stored_twice_counts_where_it_stands_first(
     for n in (1, 2):
         await store.save_memory_state("k", {"n": n})
     await append([stored[where]])
+    await all_is_pushed(store)
     for each in (store, await reopen()):
         assert await load_memory(each) == 2
         assert (await each.verify()).is_good
@@ -242,6 +244,7 @@ async def test_what_no_writer_has_signed_is_known_by_its_id(
     drafts = {id: saved(n, id) for n, id in enumerate("ab")}
     for id in "aba":
         await store._core.log.append([Append(subject, (drafts[id],))])
+    await all_is_pushed(hot)
     for each in (store, hot, await reopen()):
         assert await load_memory(each) == 1
         assert (await each.verify()).is_good
