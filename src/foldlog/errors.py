@@ -181,10 +181,13 @@ class IdTaken(AppendFailed):
     `kind` and `keys` name the view. `stored` and `given` are digests of the two contents.
     """
 
-    def __init__(self, kind: str, keys: Sequence[str], id: str, stored: int, given: int) -> None:
+    def __init__(
+        self, kind: str, keys: Sequence[str], id: str, stored: int, given: int, what: str = ""
+    ) -> None:
         view = f"{kind}({', '.join(map(shown, keys))})"
         super().__init__(
-            f"{view} has another record of the id {shown(id)}: {stored:08x} is stored, and "
+            what
+            or f"{view} has another record of the id {shown(id)}: {stored:08x} is stored, and "
             f"{given:08x} was given; save it under another id"
         )
         self.kind = kind

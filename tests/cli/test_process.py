@@ -149,6 +149,7 @@ def test_a_worker_exports_metrics_where_its_module_sets_them_up(cli: Cli, tmp_pa
     (tmp_path / "reporting.py").write_text(REPORTING)
     assert cli("start", "report", "--id", "x").code == 0
     assert cli("queue", "limit", "default", "--at-once", "4").code == 0
+    assert "go with limit" in cli("queue", "pause", "default", "--at-once", "4").stderr
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     with cli.start("worker", "reporting", PYTHONPATH=path) as worker:
         assert worker.stdout is not None
@@ -174,6 +175,7 @@ def test_queues_tell_what_a_worker_does(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "working.py").write_text(WORKING)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     assert cli("start", "train", "--id", "x", "--session", "ann", "--queue", "gpu").code == 0
+    assert "no worker for train" in cli("queues").stdout
     with cli.start("worker", "working", PYTHONPATH=path) as worker:
         assert worker.stdout is not None
         assert "begun\n" in iter(worker.stdout.readline, "")

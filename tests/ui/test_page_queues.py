@@ -57,7 +57,7 @@ async def test_what_works_is_seen_and_acted_on(browser: Browser, store: foldlog.
         await store.queues.schedule("daily", "30 9 * * *", failing, "no", zone="Europe/Oslo")
         waits = await store.start(failing, "no such city", id="x", session_id="trip")
         queue = row(page, "Queues", "default")
-        await shows(queue.locator(".status"), "no worker")
+        await shows(queue.locator(".status"), "no worker for failing")
         await press(queue, "Pause")
         await shows(queue.locator(".status"), "paused")
         async with working(store, failing, endless, slots=3):

@@ -97,6 +97,15 @@ async def test_what_is_due_begins_once_however_often_its_timer_comes(
         assert await store.queues.handle(id).result(timeout=PATIENCE) == "sales"
 
 
+async def test_a_schedule_by_seconds_begins_each_run_of_a_minute(
+    store: foldlog.Store, advance_clock: Advance
+) -> None:
+    first = await store.queues.schedule("m", "*/30 * * * * *", report, "sales", catch_up=True)
+    advance_clock(first.timestamp() - time.time() + 65)
+    await schedules.begin(store, "m")
+    assert len(await begun(store)) == 3
+
+
 @pytest.mark.parametrize(("catch_up", "count"), [(True, 6), (False, 1)])
 async def test_after_an_outage_what_was_missed_is_caught_up_or_left_out(
     store: foldlog.Store, advance_clock: Advance, catch_up: bool, count: int

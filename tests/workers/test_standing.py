@@ -35,6 +35,7 @@ async def test_a_worker_says_what_it_does_since_when_and_from_which_queues(shard
         async with Worker(store, [waiting, failing], slots=3, queues=["gpu"]):
             run = await store.start(waiting, id="x", session_id="ann")
             await store.start(failing, "no", id="nobody's")
+            await store.start("flying", id="misspelled", queue="gpu")
             await is_there.wait()
             [worker] = await store.queues.workers()
             assert (worker.slots, worker.queues) == (3, ("gpu",))
@@ -45,7 +46,8 @@ async def test_a_worker_says_what_it_does_since_when_and_from_which_queues(shard
             assert (default.waiting, default.held, default.workers) == (1, 0, 0)
             assert default.oldest is not None
             assert before <= default.oldest
-            assert (gpu.waiting, gpu.held, gpu.workers) == (0, 1, 1)
+            assert (gpu.waiting, gpu.held, gpu.workers) == (1, 1, 1)
+            assert (default.unserved, gpu.unserved) == (("failing",), ("flying",))
             may_end.set()
             await run.result(timeout=PATIENCE)
         assert await store.queues.workers() == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import math
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,7 +91,7 @@ async def test_the_same_id_is_the_same_run_and_other_arguments_are_refused(
     async with Worker(store, [once]):
         runs = [await store.start(once, 1, id="x") for _ in range(3)]
         assert [await each.result(timeout=PATIENCE) for each in runs] == [1, 1, 1]
-        with pytest.raises(IdTaken):
+        with pytest.raises(IdTaken, match="run 'x' of session 'x' does once"):
             await store.start(once, 2, id="x")
     assert calls.made == ["called"]
 
@@ -100,6 +102,49 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_stored(
     with pytest.raises(Misuse, match="doubled was started with other arguments"):
         await store.start(doubled, 1, 2, 3, id="x")
     assert await store.list_tasks("x") == []
+
+
+async def test_a_function_that_is_not_durable_is_not_started(store: foldlog.Store) -> None:
+    undecorated: Any = doubled.function
+    for start in (store.start, partial(store.queues.schedule, "x", "* * * * *")):
+        with pytest.raises(Misuse, match="no durable function: decorate it"):
+            await start(undecorated, 1)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e12])
+async def test_a_time_that_never_comes_is_refused(store: foldlog.Store, seconds: float) -> None:
+    with pytest.raises(Misuse, match="delay is seconds"):
+        await store.start(doubled, 1, delay=seconds)
+    async with store.run("x") as run:
+        with pytest.raises(Misuse, match="a sleep is seconds"):
+            await run.sleep(seconds)
+        with pytest.raises(Misuse, match="timeout is seconds"):
+            await run.wait_for("payment", timeout=seconds)
+
+
+async def test_a_worker_that_could_not_do_as_it_is_asked_is_refused(store: foldlog.Store) -> None:
+    with pytest.raises(Misuse, match="there twice"):
+        Worker(store, [doubled, durable(name="doubled")(plan.function)])
+    with pytest.raises(Misuse, match="list of names"):
+        Worker(store, [doubled], queues="gpu")
+    with pytest.raises(foldlog.InvalidId):
+        Worker(store, [doubled], queues=[""])
+    with pytest.raises(Misuse, match="lease"):
+        Worker(store, [doubled], lease=math.nan)
+
+
+async def test_what_a_function_raises_is_logged_with_its_place(
+    store: foldlog.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    @durable(attempts=1)
+    async def failing(run: Run) -> None:
+        raise ValueError("no train")
+
+    async with Worker(store, [failing]):
+        run = await store.start(failing, id="x")
+        with pytest.raises(RunFailed, match="no train"):
+            await run.result(timeout=PATIENCE)
+    assert "in failing" in caplog.text
 
 
 async def test_a_function_that_raises_is_tried_and_then_stands_among_what_failed(

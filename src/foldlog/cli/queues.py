@@ -44,16 +44,16 @@ async def queues(target: Target) -> None:
 
 
 def _show_queues(found: list[Queue]) -> None:
-    shown = table("queue", ">waiting", "!oldest", ">with workers", "limits")
+    shown = table("queue", ">waiting", "!oldest", ">running", ">workers", "limits")
     for each in found:
         limits = ["paused"] if each.paused else []
         limits += [f"{each.at_once} at once"] if each.at_once else []
         limits += [f"{each.per_key} of a key"] if each.per_key else []
         limits += [f"{each.rate} in {each.seconds:g} s"] if each.rate else []
+        limits += [f"no worker for {', '.join(each.unserved)}"] if each.unserved else []
         oldest = "-" if each.oldest is None else _age(each.oldest)
-        shown.add_row(
-            printable(each.name), str(each.waiting), oldest, str(each.held), ", ".join(limits)
-        )
+        numbers = str(each.waiting), oldest, str(each.held), str(each.workers)
+        shown.add_row(printable(each.name), *numbers, printable(", ".join(limits)))
     console().print(shown)
 
 
@@ -118,7 +118,12 @@ async def queue(
         str | None, typer.Option(help="The session of the run, where it is not named as the run.")
     ] = None,
 ) -> None:
-    """Pause, resume or limit a queue, or send a run again that failed."""
+    """Pause, resume or limit a queue, or send a run again that failed.
+
+    A paused queue drains: what has begun goes on. limit replaces the limits that there were.
+    """
+    if doing is not Doing.limit and (at_once or per_key or rate):
+        raise typer.BadParameter(f"--at-once, --per-key and --rate go with limit, not {doing}")
     async with target.connect() as store:
         match doing:
             case Doing.pause:

@@ -228,7 +228,8 @@ class Store(BaseStore):
 
         Raises:
             IdTaken: that id is a run of another function, or with other arguments.
-            Misuse: the arguments are not what the function takes; or the id is that of a task.
+            Misuse: it is no durable function, or takes other arguments; or the id is that of a
+                task.
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing was
                 stored.
@@ -243,11 +244,10 @@ class Store(BaseStore):
             ...     await handle.result()
             'hello ann'
         """
-        from foldlog.runs.functions import Durable
+        from foldlog.runs.functions import name_of
         from foldlog.runs.starting import Wanted, begins_at, home_of, new_id, start
 
-        name = function.name if isinstance(function, Durable) else str(function)
-        id = new_id(name) if id is None else id
+        id = new_id(name_of(function)) if id is None else id
         own = queue or await home_of(self, function, session_id or id)
         wanted = Wanted(session_id or id, id, own, priority, key, begins_at(delay, at))
         return await start(self, function, args, kwargs, wanted)

@@ -14,6 +14,7 @@ from foldlog.runs.orders import Orders
 from foldlog.runs.questions import as_record, waits_as
 from foldlog.runs.results import StepRedaction
 from foldlog.runs.tenure import Tenure, Turn
+from foldlog.runs.waiting import lasting
 from foldlog.store.waiting import Ref, began, ended
 from foldlog.values import as_plain
 from foldlog_projections.runs import runs
@@ -55,6 +56,7 @@ class Asking:
         Args:
             listed: whether a person answers it, who finds it on the list of what waits.
         """
+        lasting(timeout or 0.0, "timeout")
         given = as_plain(question, "question")
         data = self._redaction.data("ask", runs.ASKED, name, question=given)
         encoded = codec.encode(data, "question")

@@ -167,6 +167,18 @@ def durable(
     return decorate if function is None else decorate(function)
 
 
+def name_of(function: Durable[..., Any] | str) -> str:
+    """The name of a durable function. Raises Misuse: it is none. InvalidId: the name is empty."""
+    if isinstance(function, Durable):
+        return function.name
+    if not isinstance(function, str):
+        raise Misuse(
+            f"{function!r:.80} is no durable function: decorate it, @foldlog.durable, or give the "
+            "name of one"
+        )
+    return checked_id(function, "function")
+
+
 class Given(NamedTuple):
     """Arguments as plain data, and the digest of their encoding."""
 

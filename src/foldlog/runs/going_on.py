@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from foldlog.errors import Misuse
 from foldlog.runs.asking import NO_DEFAULT, Asking
-from foldlog.runs.functions import Durable
+from foldlog.runs.functions import Durable, name_of
 from foldlog.runs.orders import Orders
 from foldlog.runs.starting import Handle, Wanted, begins_at, start
 from foldlog.runs.steps import Steps, doing
 from foldlog.runs.tenure import Tenure
-from foldlog.runs.waiting import Sleeping
+from foldlog.runs.waiting import Sleeping, lasting
 from foldlog.store.operation import Calls, operation
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
@@ -85,10 +85,11 @@ class GoesOn:
             RunHandedOn: the worker lets go: do not catch it.
             RunCancelled, RunTakenOver: the run was cancelled; another owner has it.
             AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
-            Misuse: the run is not open, or a step of that name has run here.
+            Misuse: the run is not open, or a step of that name has run here; or it is no number of
+                seconds, or above a hundred years.
         """
         self._check_open()
-        lasts = seconds + 60.0 * minutes + 3600.0 * hours + 86_400.0 * days
+        lasts = lasting(seconds + 60.0 * minutes + 3600.0 * hours + 86_400.0 * days, "a sleep")
         step = self._numbered("sleep") if name is None else checked_id(name, "name")
         with self._steps.using(step):
             await Sleeping(self._tenure, self._orders).sleep(step, lasts)
@@ -166,7 +167,7 @@ class GoesOn:
         """
         self._check_open()
         await self._orders.obeyed()
-        given = function.name if isinstance(function, Durable) else function
+        given = name_of(function)
         own = function.queue if isinstance(function, Durable) else "default"
         child = id or f"{self.name}/{self._numbered(given)}"
         wanted = Wanted(

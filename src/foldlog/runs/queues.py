@@ -13,7 +13,7 @@ from foldlog import codec
 from foldlog.batches import side_by_side
 from foldlog.errors import Misuse, NotFound
 from foldlog.models import TaskStatus
-from foldlog.runs.functions import Durable, given_to
+from foldlog.runs.functions import Durable, given_to, name_of
 from foldlog.runs.results import StepRedaction
 from foldlog.runs.schedules import first, schedules_key
 from foldlog.runs.standing import AtWork, FailedRun, Queue, joined, queues_of, run_of, workers_of
@@ -215,7 +215,8 @@ class Queues(Capability):
 
         Args:
             name: the schedule's name.
-            cron: minute, hour, day, month, weekday: "30 9 * * 1-5".
+            cron: minute, hour, day, month, weekday: "30 9 * * 1-5"; before them the second, if it
+                is not 0.
             function: a durable function, or the name of one.
             args: what it takes after its run.
             kwargs: the same, by name.
@@ -237,7 +238,6 @@ class Queues(Capability):
             AppendUnknown: it may have been stored; saying it again is safe.
         """
         begins = first(cron, zone, time.time())
-        known = function if isinstance(function, Durable) else None
         given = given_to(function, args, kwargs)
         redaction = StepRedaction(self._core.redaction, session_id or name, name)
         data = redaction.data("schedule", schedules.SCHEDULED, "", arguments=given.plain)
@@ -245,7 +245,7 @@ class Queues(Capability):
             checked_id(name, "name"),
             cron,
             zone,
-            known.name if known else checked_id(str(function), "function"),
+            name_of(function),
             msgspec.Raw(codec.encode(data, "arguments")),
             session_id,
             queue or await home_of(self._store, function, session_id or name),

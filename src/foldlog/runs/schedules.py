@@ -99,7 +99,7 @@ async def begin(store: BaseStore, name: str) -> None:
 
 async def _start(store: BaseStore, known: Scheduled, at: float) -> None:
     moment = dt.datetime.fromtimestamp(at, ZoneInfo(known.zone))
-    id = f"{known.name} {moment.isoformat(timespec='minutes')}"
+    id = f"{known.name} {moment.isoformat(timespec='seconds' if moment.second else 'minutes')}"
     data: dict[str, Any] = codec.decode(known.arguments)
     wanted = Wanted(known.session_id or id, id, known.queue, known.priority, known.key, 0.0)
     await start(store, known.function, data.pop("*", []), data, wanted)

@@ -26,6 +26,8 @@ class Queue(NamedTuple):
         per_key: how many of one key; None: as many as come.
         rate: how many may begin in `seconds`; None: as many as come.
         seconds: the time in which `rate` counts.
+        unserved: functions of runs that wait in it, and that none of its workers knows: they wait
+            until one comes that does.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Queue(NamedTuple):
     per_key: int | None
     rate: int | None
     seconds: float
+    unserved: tuple[str, ...] = ()
 
 
 class RunAtWork(NamedTuple):
@@ -110,6 +113,8 @@ def queues_of(state: State) -> list[Queue]:
     for name in {*state.waiting, *state.limits, *held, *failed}:
         limit = state.limits.get(name) or Limited(name)
         waits = [each.since for each in state.waits(name)]
+        serving = [each for each in workers if not each.queues or name in each.queues]
+        known = {function for each in serving for function in each.functions}
         found.append(
             Queue(
                 name,
@@ -117,12 +122,13 @@ def queues_of(state: State) -> list[Queue]:
                 oldest=_utc(min(waits)) if waits else None,
                 held=held[name],
                 failed=failed[name],
-                workers=sum(not each.queues or name in each.queues for each in workers),
+                workers=len(serving),
                 paused=limit.paused,
                 at_once=limit.at_once,
                 per_key=limit.per_key,
                 rate=limit.rate,
                 seconds=limit.seconds,
+                unserved=tuple(sorted(set(state.waiting.get(name, ())) - known)),
             )
         )
     return found
@@ -145,6 +151,7 @@ def _sum(one: Queue, another: Queue) -> Queue:
         failed=one.failed + another.failed,
         workers=max(one.workers, another.workers),  # each says on every shard that it works
         oldest=min(times, default=None),
+        unserved=tuple(sorted({*one.unserved, *another.unserved})),
     )
 
 

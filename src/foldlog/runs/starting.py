@@ -18,12 +18,13 @@ from foldlog import codec
 from foldlog.errors import AppendUnknown, IdTaken, LogCorrupt, LogTimeout, Misuse, NotFound
 from foldlog.models import SteeringEvent, SteeringEventType, TaskState, TaskStatus
 from foldlog.runs.errors import ResultMissing, RunCancelled, RunFailed, UnreadableResult
-from foldlog.runs.functions import Durable, given_to
+from foldlog.runs.functions import Durable, given_to, name_of
 from foldlog.runs.orders import HARD
 from foldlog.runs.process import Process, process_of
 from foldlog.runs.questions import as_record
 from foldlog.runs.results import StepRedaction, load_result
 from foldlog.runs.tenure import Decide, Tenure, Turn, decide_on_run, new_task, opened
+from foldlog.runs.waiting import lasting
 from foldlog.sessions import lifecycle
 from foldlog.sessions.lifecycle import FINAL
 from foldlog.sessions.steering import until
@@ -85,7 +86,7 @@ async def start(
     """
     core = core_of(store)
     known_as = function if isinstance(function, Durable) else None
-    name = known_as.name if known_as else checked_id(str(function), "function")
+    name = name_of(function)
     given = given_to(function, args, kwargs)
     redaction = StepRedaction(core.redaction, wanted.session_id, wanted.id)
     data = redaction.data("start", jobs.SUBMITTED, "", arguments=given.plain)
@@ -174,6 +175,8 @@ def check_same(wanted: Wanted, known: Submitted, given: Submitted) -> None:
             wanted.id,
             zlib.crc32(f"{known.function} {known.digest}".encode()),
             zlib.crc32(f"{given.function} {given.digest}".encode()),
+            f"run {wanted.id!r:.80} of session {wanted.session_id!r:.80} does {known.function} "
+            "with its arguments: start another function, or other arguments, under another id",
         )
 
 
@@ -421,7 +424,7 @@ def begins_at(delay: float | None, at: dt.datetime | None) -> float:
         return at.timestamp()
     if not delay:
         return 0.0
-    if delay < 0:
+    if lasting(delay, "delay") < 0:
         raise Misuse(f"delay is seconds from now, not {delay!r:.80}")
     return time.time() + delay
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from foldlog.errors import Misuse
 from foldlog.models import TaskStatus
 from foldlog.runs.errors import RunHandedOn, parts_of
 from foldlog.runs.orders import Orders
@@ -19,6 +20,14 @@ SHORT: Final = 2.0
 """Seconds that a run waits where it is, also in a worker: to let go and come back takes as long."""
 
 _LOOKS_EVERY: Final = 5.0
+_LONGEST: Final = 100 * 365 * 86_400.0
+
+
+def lasting(seconds: float, what: str) -> float:
+    """Return seconds that somebody waits. Raises Misuse: no number, or above a hundred years."""
+    if not seconds <= _LONGEST:
+        raise Misuse(f"{what} is seconds, of a hundred years at most, not {seconds!r:.80}")
+    return seconds
 
 
 class Sleeping:

@@ -38,7 +38,7 @@ from foldlog.store.operation import outside
 from foldlog.store.payloads import encode
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
-from foldlog.subjects import Subject
+from foldlog.subjects import Subject, checked_id
 from foldlog_projections import tasks
 from foldlog_projections.runs import processes, queues, runs
 from foldlog_projections.runs.jobs import Submitted
@@ -90,7 +90,8 @@ class Worker:
             with what it had, on the same machine at once.
 
     Raises:
-        Misuse: there is no function, or a number is out of range.
+        Misuse: there is no function, or two of one name and version; or a number is out of range.
+        InvalidId: the name of a queue is empty.
     """
 
     def __init__(
@@ -106,15 +107,19 @@ class Worker:
         for each in functions:
             if not isinstance(each, Durable):
                 raise Misuse(f"{each!r:.80} is no durable function: decorate it: @foldlog.durable")
-            self._functions.setdefault(each.name, {})[each.version] = each
+            if self._functions.setdefault(each.name, {}).setdefault(each.version, each) is not each:
+                raise Misuse(f"{each!r:.80} is there twice: give one another name=, or version=")
         if not self._functions:
             raise Misuse("a worker needs functions that it can do: Worker(store, [research])")
-        if slots < 1 or lease <= 0:
+        if isinstance(queues, str):
+            raise Misuse(f"queues is a list of names, not {queues!r:.80}")
+        if slots < 1 or not lease > 0:
             raise Misuse("slots is 1 or more, and lease a number of seconds above 0")
         self._store = store
         self._core = core_of(store)
         self._process = process_of(store)
-        self._slots, self._queues, self._lease = slots, tuple(queues), lease
+        self._slots, self._lease = slots, lease
+        self._queues = tuple(checked_id(each, "queue") for each in queues)
         self._leaving = asyncio.Event()
         self._context = Context()
         self._running: asyncio.Task[None] | None = None
@@ -290,8 +295,10 @@ class Worker:
             if isinstance(error, RunEnded | RunCancelled) and _is_of(error, entry):
                 await self._patiently(lambda: self._say(Left(entry.session_id, entry.run)))
                 return
-            _log.warning("run %s of session %s: %r", entry.run, entry.session_id, error)
-            if isinstance(error, FoldlogError) and not isinstance(error, StoreClosed):
+            is_ours = isinstance(error, FoldlogError)
+            what = "run %s of session %s: %r", entry.run, entry.session_id, error
+            _log.warning(*what, exc_info=None if is_ours else error)
+            if is_ours and not isinstance(error, StoreClosed):
                 await asyncio.sleep(_PAUSE)  # what was not recorded is tried again
 
     async def _forget(self, entry: Entry) -> None:

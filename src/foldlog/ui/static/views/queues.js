@@ -26,9 +26,9 @@ const says = (say) => (row) => {
 const runLink = ({ value: { session_id: session, id } }) => html`<a class="id" href=${`#/session/${encodeURIComponent(session)}`}>${clip(id, 60)}</a>
   ${session === id ? null : html`<span class="quiet">${clip(session, 40)}</span>`}`;
 
-function statusOf({ paused, waiting, held, workers }) {
+function statusOf({ paused, waiting, held, unserved }) {
   if (paused) return ["paused", "waiting"];
-  if (waiting && !workers) return ["no worker", "failed"];
+  if (unserved.length) return [`no worker for ${clip(unserved.join(", "), 60)}`, "failed"];
   return held ? ["running", "running"] : waiting ? ["waiting", "pending"] : ["idle", "open"];
 }
 
