@@ -67,6 +67,7 @@ class AgentSteps:
         name: what steps are called before the agent's name.
         model: options of the steps that are model calls. They are repeatable, if not said else.
         tools: options of the steps that are tools, by the tool's name. False: it is no step.
+        says: whether the run says what models say, live.
 
     Raises:
         Misuse: an option is none of `Run.step`.
@@ -78,8 +79,10 @@ class AgentSteps:
         name: str = "",
         model: StepOptions | None = None,
         tools: Mapping[str, StepOptions | Literal[False]] | None = None,
+        says: bool = False,
     ) -> None:
         self.run = run
+        self.says: bool = says
         self.stopped: list[Exception] = []
         self._name = f"{name} " if name else ""
         self._model: Any = {"repeatable": True, **checked_options(model or {})}

@@ -225,6 +225,32 @@ async def test_a_stream_is_heard_once_and_then_comes_from_the_record(store: fold
     assert found == [(["it", "is", "done"], "itisdone"), (["itisdone"], "itisdone")]
 
 
+async def test_the_run_says_what_the_model_says(store: foldlog.Store) -> None:
+    @tool(approval_mode="always_require")
+    def pay() -> str:
+        return "paid"
+
+    client = Played([call("pay", "c1")], "it is done")
+    agent = Agent(client, name="a", tools=[pay])
+    async with foldlog.Worker(store, [durable(agent, say=True)]):
+        handle = await store.start("agent", "go", id="r", session_id="s")
+        async with aclosing(store.watch_waiting()) as items:
+            async for item in items:
+                await store.answer(item.id, True)
+                break
+        said: list[Any] = [each.record.data async for each in handle.stream()]
+        assert await handle.result(timeout=PATIENCE) == "itisdone"
+    parts = [part for each in said for part in each["contents"]]
+    assert [part.get("text", part["type"]) for part in parts] == [
+        "function_call",
+        "it",
+        "is",
+        "done",
+    ]
+    assert len(client.heard) == 2
+    assert outputs_in(client.heard[1]) == {"c1": "paid"}
+
+
 async def test_a_stream_stops_where_nobody_knows_the_outcome(store: foldlog.Store) -> None:
     is_begun = asyncio.Event()
 

@@ -238,6 +238,27 @@ async def test_a_stream_is_heard_once_and_then_comes_from_the_record(store: fold
     assert found == [(["it", "is", "done"], "it is done"), ([], "it is done")]
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_the_run_says_what_the_model_says(store: foldlog.Store, streams: bool) -> None:
+    def act() -> str:
+        return "acted"
+
+    client = Played([call("act", "c1")], "it is done")
+    agent = assistant("a", client, tools=[act], model_client_stream=streams)
+    async with foldlog.Worker(store, [durable(agent, say=True)]):
+        handle = await store.start("agent", "go", id="r", session_id="s")
+        said: list[Any] = [each.record.data async for each in handle.stream()]
+        assert await handle.result(timeout=PATIENCE) == "it is done"
+    assert said == ["it", "is", "done"]
+    assert len(client.heard) == 2
+    async with store.run("other", session_id="s") as run:
+        judge = model_in(run, Played("it is so"), "judge", say=True)
+        answer = await judge.create([UserMessage(content="is it?", source="ann")])
+        handle = store.queues.handle("other", session_id="s")
+    assert answer.content == "it is so"
+    assert [each.record.data async for each in handle.stream()] == ["it", "is", "so"]
+
+
 class Weather(Workbench):  # type: ignore[misc, unused-ignore]
     """A workbench of one tool, as a server of tools is."""
 

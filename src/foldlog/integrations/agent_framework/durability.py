@@ -51,6 +51,7 @@ def agent_in(
     asks: bool = True,
     model: StepOptions | None = None,
     tools: Mapping[str, StepOptions | Literal[False]] | None = None,
+    say: bool = False,
 ) -> Agent[Any]:
     """Return a copy of an agent, whose model calls and tools are steps of a run.
 
@@ -69,6 +70,8 @@ def agent_in(
         asks: whether approvals are asked for. False: the response has `user_input_requests`.
         model: options of the steps that are model calls. They are repeatable, if not said else.
         tools: options of the steps that are tools, by the tool's name. False: it is no step.
+        say: whether the run says what the model says, live: `handle.stream()` yields its updates as
+            they come, and later. The model is asked for a stream then.
 
     Raises:
         Misuse: an option is none of `Run.step`; or the agent, or its client, has no middleware, or
@@ -87,7 +90,7 @@ def agent_in(
             "agent_in takes no agent with require_per_service_call_history_persistence: calls on "
             "record are not made again, and the history would miss them"
         )
-    steps = AgentSteps(run, model=model, tools=tools)
+    steps = AgentSteps(run, model=model, tools=tools, says=say)
     name = agent.name or "agent"
     copied = copy.copy(agent)
     copied.context_providers = list(agent.context_providers)
@@ -98,7 +101,8 @@ def agent_in(
     async def answered(messages: Any, session: Any, options: Any) -> Any:
         session = session or copied.create_session()
         while True:
-            response = await start(messages, session=session, **options)
+            begun = start(messages, session=session, stream=say, **options)
+            response = await (begun.get_final_response() if say else begun)
             steps.check()
             asked = response.user_input_requests
             if not asks or not asked or any(each.type != _APPROVAL for each in asked):
@@ -139,6 +143,8 @@ def _model_calls(steps: AgentSteps, agent: str) -> Any:
                 response = context.result
                 if hear is not None:
                     async for update in response:
+                        if steps.says:
+                            await steps.run.say(to_jsonable_python(update.to_dict()))
                         hear(update)
                     response = await response.get_final_response()
                 used = response.usage_details or {}

@@ -40,6 +40,7 @@ def agent_in(
     *,
     model: StepOptions | None = None,
     tools: Mapping[str, StepOptions | Literal[False]] | None = None,
+    say: bool = False,
 ) -> A:
     """Return a copy of an agent or a team, whose model calls and tools are steps of a run.
 
@@ -57,6 +58,8 @@ def agent_in(
             part as they are. Two agents of one name cannot run side by side.
         model: options of the steps that are model calls. They are repeatable, if not said else.
         tools: options of the steps that are tools, by the tool's name. False: it is no step.
+        say: whether the run says what the model says, live: `handle.stream()` yields its text
+            in pieces as they come, and later. The model is asked for a stream then.
 
     Raises:
         Misuse: an option is none of `Run.step`; or it is another agent, or a team that has run, or
@@ -67,11 +70,16 @@ def agent_in(
             f"agent_in takes an AssistantAgent or a team, and no {type(agent).__name__}: have it "
             "ask its model by model_in(run, client, name)"
         )
-    return cast("A", _copied(agent, AgentSteps(run, model=model, tools=tools)))
+    return cast("A", _copied(agent, AgentSteps(run, model=model, tools=tools, says=say)))
 
 
 def model_in(
-    run: Run, client: ChatCompletionClient, name: str, *, model: StepOptions | None = None
+    run: Run,
+    client: ChatCompletionClient,
+    name: str,
+    *,
+    model: StepOptions | None = None,
+    say: bool = False,
 ) -> ChatCompletionClient:
     """Return a model client whose calls are steps of a run, for an agent of another class.
 
@@ -80,11 +88,13 @@ def model_in(
         client: what is asked.
         name: what the steps are called: "judge" makes "judge: model 1".
         model: options of the steps. They are repeatable, if not said else.
+        say: as for `agent_in`.
 
     Raises:
         Misuse: an option is none of `Run.step`.
     """
-    return cast("ChatCompletionClient", _model(AgentSteps(run, model=model), name, client))
+    steps = AgentSteps(run, model=model, says=say)
+    return cast("ChatCompletionClient", _model(steps, name, client))
 
 
 class _With:
@@ -164,6 +174,10 @@ def _model(steps: AgentSteps, agent: str, client: ChatCompletionClient) -> Any:
         return result.model_dump(mode="json")
 
     async def create(messages: Sequence[Any], **options: Any) -> CreateResult:
+        if steps.says:
+            result: CreateResult = [each async for each in create_stream(messages, **options)][-1]
+            return result
+
         async def ask() -> Any:
             return recorded(await client.create(messages, **options))
 
@@ -176,8 +190,10 @@ def _model(steps: AgentSteps, agent: str, client: ChatCompletionClient) -> Any:
                 async for each in client.create_stream(messages, **options):
                     if isinstance(each, CreateResult):
                         result = each
-                    else:
-                        hear(each)
+                        continue
+                    if steps.says:
+                        await steps.run.say(each)
+                    hear(each)
                 if result is None:
                     raise RuntimeError("the model did not end its stream with a result")
                 return recorded(result)
