@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 import foldlog
+import foldlog.blocking
 from tests.support.stores import (
     Backend,
     EmbeddedBackend,
@@ -93,11 +94,16 @@ async def leaving_no_task() -> AsyncIterator[None]:
     assert not leaked, "tasks outlived the test:\n" + "\n".join(leaked)
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
-    """The data directory of one embedded server, kept running for the whole test run."""
+@pytest.fixture(scope="session")
+def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data directory of one embedded server, kept running for the whole test run.
+
+    On a thread: tests share the event loop of the session, which stands still between those that
+    do, and the server gives up a connection that does not answer.
+    """
     path = tmp_path_factory.mktemp("embedded")
-    async with foldlog.connect(path=path, namespace="keeper"):
+    with foldlog.blocking.connect(path=path, namespace="keeper") as keeper:
+        keeper.sessions()  # the first call opens it
         yield path
 
 
