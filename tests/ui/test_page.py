@@ -13,7 +13,7 @@ from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.importer.planning import text_of
 from tests.ui.conftest import looking
-from tests.ui.pages import go, moment, number, open_run, where
+from tests.ui.pages import go, moment, number, open_run, shows, where
 from tests.ui.support import said, task
 
 if TYPE_CHECKING:
@@ -95,30 +95,30 @@ async def test_scrubbing_shows_what_was_and_what_changed(
         row = page.locator(".event", has_text="task outing started").first
         await page.evaluate("document.querySelector('fl-timeline fl-list').scrollTop = 0")
         await row.click()
-        shown, _ = await where(page)
-        assert shown < total
         await page.wait_for_selector(".live[aria-pressed=false]")
         changes = page.locator(".now .changes")
-        assert "PENDING" in await changes.locator("del").first.inner_text()
-        assert "RUNNING" in await changes.locator("ins").first.inner_text()
+        await changes.locator("del", has_text="PENDING").first.wait_for()
+        await changes.locator("ins", has_text="RUNNING").first.wait_for()
+        await page.locator(".where .n", has_not_text=f"{total:,} / {total:,}").wait_for()
+        shown, _ = await where(page)
         # Steps by keyboard; the slider is one control among others.
         await page.keyboard.press("ArrowRight")
-        assert (await where(page))[0] == shown + 1
+        await moment(page, shown + 1, total)
         await page.keyboard.press("k")
-        assert (await where(page))[0] == shown
+        await moment(page, shown, total)
         slider = page.locator("input[type=range]")
         await slider.focus()
         await page.keyboard.press("Home")
-        assert (await where(page))[0] == 0
+        await moment(page, 0, total)
         await page.get_by_text("Before the first record").wait_for()
         # A link names the moment: it shows the same in another page.
         await slider.fill(str(shown))
-        address = await page.evaluate("location.hash")
-        assert "at=%40" in address
+        await moment(page, shown, total)
+        await page.wait_for_function("location.hash.includes('at=%40')")
         gist = await page.inner_text(".now h2")
         await page.evaluate("location.reload()")
         await moment(page, shown, total)
-        assert await page.inner_text(".now h2") == gist
+        await shows(page.locator(".now h2"), gist)
         # Playing ends at the last record.
         await slider.fill(str(total - 3))
         await page.select_option(".speed select", "64")

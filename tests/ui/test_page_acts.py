@@ -12,7 +12,7 @@ from foldlog import kinds
 from foldlog.cli.demo import scene
 from foldlog.runs import RunPaused
 from tests.ui.conftest import looking, serving
-from tests.ui.pages import go, number, open_run, where
+from tests.ui.pages import go, moment, number, open_run, where
 from tests.ui.support import said
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ async def test_a_saved_file_works_offline_and_scrubs(
     await page.wait_for_selector(".turn")
     total = (await where(page))[1]
     await page.keyboard.press("Home")
-    assert (await where(page))[0] == 0
+    await moment(page, 0, total)
     await page.keyboard.press("End")
-    assert (await where(page)) == (total, total)
+    await moment(page, total, total)
     picture = page.locator("fl-conversation img.picture")
     await picture.scroll_into_view_if_needed()
     assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 180
