@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import foldlog
 from foldlog import StateUpdate, TaskStatus, UpdateType
 from foldlog.agents import TurnStateContext
 from foldlog.blocking import BlockingStore, connect
+from foldlog.blocking.desk import Desk
 from foldlog.errors import NotFound
 from foldlog.scoped import Scope
 from tests.support.stores import fresh_namespace
@@ -264,6 +265,40 @@ def test_close_ends_the_watchers_of_other_threads(store: BlockingStore) -> None:
     assert [seen.get_nowait() for _ in watchers] == ["closed"] * 3
 
 
+@pytest.mark.parametrize("where", ["its thread", "a call that begins"])
+def test_a_watcher_is_closed_wherever_the_collector_drops_it(
+    store: BlockingStore, where: str
+) -> None:
+    closed = threading.Event()
+
+    async def watched() -> AsyncIterator[int]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    held = [store._iterated(watched())]
+    assert next(held[0]) == 1
+
+    async def drop(_: foldlog.Store) -> None:
+        held.clear()
+
+    def drops() -> None:
+        if where == "its thread":
+            store.thread.call(drop)
+        else:
+            store.thread.hand_over(lambda _: held.clear())
+
+    dropping = threading.Thread(target=drops, daemon=True)
+    dropping.start()
+    assert closed.wait(30)
+    dropping.join(30)
+    assert not dropping.is_alive()
+    store.save_update(update("a"))
+    assert ids(store) == ["a"]
+
+
 def test_a_process_ends_in_peace_that_searched_and_closes_nothing(tmp_path: Path) -> None:
     program = f"""
 from foldlog.blocking import connect
@@ -276,10 +311,22 @@ print(len(store.scoped.search(Scope.session("s"), "words", 1)))
     assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
-def test_ctrl_c_ends_the_call_and_leaves_the_store(store: BlockingStore) -> None:
+def test_ctrl_c_ends_the_call_and_leaves_the_store(
+    store: BlockingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     main = threading.main_thread().ident
     assert main is not None
-    began, ended = threading.Event(), threading.Event()
+    began, waits, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Work(queue.Queue[Any]):
+        def get(self, *args: Any, **kwargs: Any) -> Any:
+            waits.set()  # before that, nobody could end the step
+            return super().get(*args, **kwargs)
+
+    def made(desk: Desk) -> None:
+        desk._work = Work()  # type: ignore[assignment]
+
+    monkeypatch.setattr(Desk, "__init__", made)
 
     async def step() -> None:
         try:
@@ -290,6 +337,7 @@ def test_ctrl_c_ends_the_call_and_leaves_the_store(store: BlockingStore) -> None
 
     def interrupt() -> None:
         began.wait(30)
+        waits.wait(30)
         signal.pthread_kill(main, signal.SIGINT)
 
     other = threading.Thread(target=interrupt)

@@ -42,7 +42,7 @@ class LoopThread(Generic[C]):
     def _start_over(self) -> None:
         """Be as before the first call, but for whether it is closed."""
         self.content = self._make()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # what the collector drops within it is closed by a call
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ending = asyncio.Event()

@@ -110,7 +110,7 @@ class Blocking(Generic[T]):
                 yield found[1]
         finally:
             with suppress(StoreClosed):  # which has closed it
-                self._thread.call(close)
+                self._thread.begin(close)  # not awaited: the collector drops it on any thread
 
     @contextmanager
     def _entered(self, block: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
