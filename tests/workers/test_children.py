@@ -54,6 +54,12 @@ async def test_what_becomes_of_children_reaches_their_parent(store: foldlog.Stor
         assert await run.result(timeout=PATIENCE) == "RunFailed RunCancelled"
 
 
+async def test_only_handles_are_gathered(store: foldlog.Store) -> None:
+    async with store.run("r", session_id="s") as run:
+        with pytest.raises(foldlog.Misuse, match="gather takes"):
+            await run.gather("child")  # type: ignore[arg-type]
+
+
 async def test_a_child_that_is_cancelled_fails_a_parent_that_does_not_expect_it(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

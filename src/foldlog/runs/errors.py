@@ -66,9 +66,8 @@ class RunCancelled(_OfRun):
 
     def __init__(self, session_id: str, run: str, reason: str = "") -> None:
         said = f" ({reason:.200})" if reason else ""
-        super().__init__(
-            session_id, run, f"was cancelled{said}; open it with restart=True to begin anew"
-        )
+        anew = "to begin anew, open it with restart=True, or start another run"
+        super().__init__(session_id, run, f"was cancelled{said}; {anew}")
         self.reason = reason
 
 

@@ -191,10 +191,12 @@ class GoesOn:
             RunHandedOn: the worker lets go: do not catch it.
             UnreadableResult: a result is not of the declared type. ResultMissing: it is gone.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
-            Misuse: this run is not open, or one of them is of another session.
+            Misuse: this run is not open, or one of them is no handle, or of another session.
         """
         self._check_open()
         for each in handles:
+            if not isinstance(each, Handle):
+                raise Misuse(f"gather takes what run.start(...) returned, not {each!r:.80}")
             if each.session_id != self.session_id:
                 raise Misuse(f"{each} is of another session: await each.result() in a step")
         await Sleeping(self._tenure, self._orders).ended([each.id for each in handles])
