@@ -6,12 +6,13 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, Literal, Protocol, Self
 
 from pydantic.dataclasses import dataclass
 
 from foldlog import codec
-from foldlog.errors import Misuse
+from foldlog.errors import LogUnavailable, Misuse
 from foldlog.integrations.rh_agents.artifacts import ArtifactBackend
 from foldlog.integrations.rh_agents.checkpoints import Checkpoint
 from foldlog.integrations.rh_agents.migrations import Migrations
@@ -297,6 +298,11 @@ class Execution:
         self._known = self._known if found is None else found
         return self._known
 
+    async def _learn(self) -> None:
+        """Note what this store has recorded: memory may lack it until its push comes."""
+        with suppress(LogUnavailable):  # what was recorded stands, and so does what was raised
+            self._known = await self._store.view(self._key, lambda run: dict(run.steps))
+
     async def _steps_on_record(self) -> dict[str, Step]:
         return await self._store.view(self._key, lambda run: dict(run.steps), consistency="strong")
 
@@ -433,10 +439,12 @@ class Execution:
                 **options,
             )
         except Exception as error:
+            await self._learn()
             if error in raised and not consists_of(error, RunPaused, StepUnknown):
                 failed = {"message": shortened(message_of(error))}
                 await self._publish(address, event_type, ExecutionStatus.FAILED, began, **failed)
             raise
+        await self._learn()
         if not given:
             step = self._steps[address]
             if is_artifact:
@@ -507,11 +515,13 @@ class Execution:
         try:
             answer = await self.run.ask(address, request, **{"wait": 0, **options})
         except RunPaused:
+            await self._learn()
             await self.save_checkpoint(StateStatus.PAUSED)
             asked = self._steps.get(address)
             if known is None or asked is None or known.question != asked.question:
                 await self._publish(address, EventType.USER, ExecutionStatus.AWAITING)
             raise
+        await self._learn()
         if is_done(known):
             await self._recovered(address, EventType.USER, answer)
         return answer
