@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import RunCancelled, Worker, durable
+from foldlog import Durable, RunCancelled, Worker, durable
 from foldlog.runs import Run
 from foldlog.runs.process import process_of
 from foldlog.runs.tenure import Tenure
@@ -39,6 +39,16 @@ class Bodies:
         finally:
             self.inside.discard(name)
 
+    def function(self) -> Durable[..., str]:
+        """A function that is in such a step."""
+
+        @durable
+        async def long(run: Run) -> str:
+            await run.step("long", self.step, run.name)
+            return run.name
+
+        return long
+
     async def has(self, name: str) -> None:
         async with asyncio.timeout(PATIENCE):
             while name not in self.inside:
@@ -51,12 +61,7 @@ async def test_no_other_run_begins_in_the_place_of_one_whose_code_still_goes_on(
     store: foldlog.Store, limit: str
 ) -> None:
     bodies = Bodies()
-
-    @durable
-    async def long(run: Run) -> str:
-        await run.step("long", bodies.step, run.name)
-        return run.name
-
+    long = bodies.function()
     if limit != "slots":
         await store.queues.limit("default", **{limit: 1})
     async with Worker(store, [long], slots=1 if limit == "slots" else 8):
@@ -93,12 +98,7 @@ async def test_the_place_of_a_cancelled_run_is_free_when_its_worker_has_died(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
     bodies = Bodies()
-
-    @durable
-    async def long(run: Run) -> str:
-        await run.step("long", bodies.step, run.name)
-        return run.name
-
+    long = bodies.function()
     other = await reopen()
     await store.queues.limit("default", at_once=1)
     dying = asyncio.create_task(Worker(other, [long], lease=1.0).run())
@@ -134,12 +134,8 @@ async def test_a_worker_that_was_held_for_dead_as_it_opened_a_run_begins_it_besi
 ) -> None:
     """It was given a run, and that was taken from it again, before it has opened it."""
     bodies, other = Bodies(), await reopen()
+    long = bodies.function()
     opens, opening, may_open = Tenure._take, asyncio.Event(), asyncio.Event()
-
-    @durable
-    async def long(run: Run) -> str:
-        await run.step("long", bodies.step, run.name)
-        return run.name
 
     async def held_up(self: Tenure, *args: Any) -> None:
         if self._store is other:
